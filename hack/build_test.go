@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// standIn plays the go command: three packages are stale, one is compiled, and the rest waits until somebody reads from the pipe.
+// standIn plays the go command: three packages are stale, one is compiled, and the rest waits until somebody reads from
+// the pipe.
 const standIn = `#!/usr/bin/env bash
 case "$1" in
   list) printf 'a\nb\nc\n' ;;
@@ -42,7 +43,8 @@ func build(t *testing.T, more ...string) (command *exec.Cmd, output, pipe string
 	}
 	command = exec.CommandContext(t.Context(), script, "the program", output, ".")
 	command.Dir = directory
-	command.Env = append(append(os.Environ(), "PATH="+directory+":"+os.Getenv("PATH"), "PIPE="+pipe, "HARRIER_PROGRESS_SECONDS=0"), more...)
+	command.Env = append(append(os.Environ(), "PATH="+directory+":"+os.Getenv("PATH"), "PIPE="+
+		pipe, "HARRIER_PROGRESS_SECONDS=0"), more...)
 	return command, output, pipe
 }
 

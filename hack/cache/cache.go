@@ -1,5 +1,5 @@
-// Package cache says where the tools under hack keep results that take long to make: outside of the source tree, so that a clean
-// clone reuses them. hack/kubernetes.sh and hack/tool.sh follow the same rule.
+// Package cache says where the tools under hack keep results that take long to make: outside of the source tree, so
+// that a clean clone reuses them. hack/kubernetes.sh and hack/tool.sh follow the same rule.
 package cache
 
 import (
@@ -9,7 +9,8 @@ import (
 )
 
 // Dir returns the directory named by elements inside the cache: below HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else
-// ~/.cache/harrier. It creates the directory if necessary, accessible only to its owner, because private keys are kept there.
+// ~/.cache/harrier. It creates the directory if necessary, accessible only to its owner, because private keys are kept
+// there.
 func Dir(elements ...string) (string, error) {
 	root := os.Getenv("HARRIER_CACHE")
 	if root == "" {

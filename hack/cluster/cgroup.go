@@ -15,7 +15,8 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// ourCgroups returns the pods' cgroups, one for each node, in every hierarchy: there is one with cgroup v2, about ten with v1.
+// ourCgroups returns the pods' cgroups, one for each node, in every hierarchy: there is one with cgroup v2, about ten
+// with v1.
 func ourCgroups() []string {
 	if isCgroupV2() {
 		return cgroupsBelow(cgroupRoot)
@@ -46,7 +47,8 @@ func isCgroupV2() bool {
 	return err == nil
 }
 
-// makeCgroups creates the root cgroups that the kubelets' configurations name. The kubelet refuses to start unless it exists in every hierarchy.
+// makeCgroups creates the root cgroups that the kubelets' configurations name. The kubelet refuses to start unless it
+// exists in every hierarchy.
 func makeCgroups() error {
 	if isCgroupV2() {
 		if err := delegateControllers(); err != nil {
@@ -61,8 +63,8 @@ func makeCgroups() error {
 	return nil
 }
 
-// delegateControllers enables all available controllers for children of the v2 root. Failures are ignored, such as when the root
-// of a container is busy: the kubelet names the controllers that it misses.
+// delegateControllers enables all available controllers for children of the v2 root. Failures are ignored, such as when
+// the root of a container is busy: the kubelet names the controllers that it misses.
 func delegateControllers() error {
 	available, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
 	if err != nil {
@@ -108,7 +110,8 @@ func cgroupMembers() map[int]struct{} {
 	return members
 }
 
-// removeCgroups removes the emptied cgroups, leaves first. After the last process has ended, the kernel may need a moment.
+// removeCgroups removes the emptied cgroups, leaves first. After the last process has ended, the kernel may need a
+// moment.
 func removeCgroups(ctx context.Context) error {
 	err := poll(ctx, 10*time.Second, func() bool {
 		left := false

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// clean removes everything that a cluster in this directory has on the machine, running or not, except for its logs. It looks for
-// what exists instead of relying on what this process has started, so it works after a crash as well.
+// clean removes everything that a cluster in this directory has on the machine, running or not, except for its logs. It
+// looks for what exists instead of relying on what this process has started, so it works after a crash as well.
 //
 // The order matters: first goes what could start something new, last what others depend on.
 func clean(ctx context.Context, l layout, h host) error {
@@ -44,8 +44,8 @@ func clean(ctx context.Context, l layout, h host) error {
 	return nil
 }
 
-// unmountBelow detaches everything mounted below directory, innermost first. It fails if a mount remains, because removing files
-// through a mount would remove somebody else's.
+// unmountBelow detaches everything mounted below directory, innermost first. It fails if a mount remains, because
+// removing files through a mount would remove somebody else's.
 func unmountBelow(directory string) error {
 	for range 2 { // a mount below another becomes visible only when the upper one is gone
 		points, err := mountPointsBelow(directory)
@@ -91,8 +91,8 @@ func parseMountPoints(mountInfo, directory string) []string {
 	return points
 }
 
-// removeNetwork removes nftables tables and the dummy link. kube-proxy's tables have the same name on every node, so they are
-// removed only if this cluster ran a kube-proxy. Links to pods vanish with the pods' network namespaces.
+// removeNetwork removes nftables tables and the dummy link. kube-proxy's tables have the same name on every node, so
+// they are removed only if this cluster ran a kube-proxy. Links to pods vanish with the pods' network namespaces.
 func removeNetwork(ctx context.Context, h host, recorded []recordedProcess) error {
 	tables := [][2]string{{"ip", natTable}}
 	if slices.ContainsFunc(recorded, func(r recordedProcess) bool { return r.Name == "kube-proxy" }) {
@@ -100,7 +100,8 @@ func removeNetwork(ctx context.Context, h host, recorded []recordedProcess) erro
 	}
 	for _, table := range tables {
 		// Adding a table that exists does nothing, so this works whether or not it is there.
-		if _, err := run(ctx, h.nft, fmt.Sprintf("add table %[1]s %[2]s; delete table %[1]s %[2]s", table[0], table[1])); err != nil {
+		if _, err := run(ctx, h.nft, fmt.Sprintf("add table %[1]s %[2]s; delete table %[1]s %[2]s", table[0],
+			table[1])); err != nil {
 			return err
 		}
 	}

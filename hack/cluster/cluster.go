@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Cluster is a running Kubernetes cluster of one node, or two. Its processes outlive this one, so the caller must call Down, or Leave if
-// it is to keep running.
+// Cluster is a running Kubernetes cluster of one node, or two. Its processes outlive this one, so the caller must call
+// Down, or Leave if it is to keep running.
 type Cluster struct {
 	layout      layout
 	ports       ports
@@ -27,11 +27,11 @@ type Cluster struct {
 	left chan struct{}
 }
 
-// Up starts a cluster and returns when its node is ready and pods can be created. A cluster that an earlier run left in the
-// same directory is removed first. Up fails, after it has cleaned up again, if the machine is not suitable, another process uses
-// the directory, a port is taken, or a component does not start.
+// Up starts a cluster and returns when its node is ready and pods can be created. A cluster that an earlier run left in
+// the same directory is removed first. Up fails, after it has cleaned up again, if the machine is not suitable, another
+// process uses the directory, a port is taken, or a component does not start.
 //
-// It takes 6 s once all programs have been built, which takes minutes the first time.
+// It takes 6 s if all programs have been built, which takes minutes the first time.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -51,8 +51,8 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Remove removes a cluster that was left running, or whose process was killed. Only Dir and Progress are used. It does nothing if
-// there is no cluster, and fails if another process is using it.
+// Remove removes a cluster that was left running, or whose process was killed. Only Dir and Progress are used. It does
+// nothing if there is no cluster, and fails if another process is using it.
 func Remove(ctx context.Context, options Options) error {
 	options.Root = "." // required, but nothing is built here
 	options, err := options.withDefaults()
@@ -91,7 +91,8 @@ func newCluster(options Options) (*Cluster, error) {
 	}, nil
 }
 
-// takeLock keeps two processes from using the same directory. The lock is released when the process ends, however it ends.
+// takeLock keeps two processes from using the same directory. The lock is released when the process ends, however it
+// ends.
 func takeLock(l layout) (*os.File, error) {
 	lock, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -99,7 +100,8 @@ func takeLock(l layout) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close() // nothing was written
-		return nil, fmt.Errorf("another process is using the cluster in %s; wait for it or stop it with Ctrl-C: %w", l.dir, err)
+		return nil, fmt.Errorf("another process is using the cluster in %s; wait for it or stop it with Ctrl-C: %w", l.dir,
+			err)
 	}
 	return lock, nil
 }
@@ -109,7 +111,8 @@ func (c *Cluster) up(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.progress.step("removing what an earlier run left", func() error { return clean(ctx, c.layout, c.host) }); err != nil {
+	cleaned := func() error { return clean(ctx, c.layout, c.host) }
+	if err := c.progress.step("removing what an earlier run left", cleaned); err != nil {
 		return err
 	}
 	if err := c.prepare(ctx); err != nil {

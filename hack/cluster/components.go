@@ -40,7 +40,8 @@ func (c *Cluster) apiServer() component {
 		"--requestheader-client-ca-file=" + l.pki("ca.crt"), "--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=" + l.pki("front-proxy-client.crt"), "--proxy-client-key-file=" + l.pki("front-proxy-client.key"),
+		"--proxy-client-cert-file=" + l.pki("front-proxy-client.crt"), "--proxy-client-key-file=" +
+			l.pki("front-proxy-client.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + l.pki("service-account.pub"),
 		"--service-account-signing-key-file=" + l.pki("service-account.key"),
@@ -55,8 +56,8 @@ func (c *Cluster) clients() []component {
 	return []component{c.controllerManager(), c.scheduler(), c.kubelet(c.running[0]), c.proxy()}
 }
 
-// authenticated returns the flags with which a component acts as a client of the API server, and lets the API server authenticate
-// and authorize the component's own callers.
+// authenticated returns the flags with which a component acts as a client of the API server, and lets the API server
+// authenticate and authorize the component's own callers.
 func (c *Cluster) authenticated(name string, port int) []string {
 	kubeconfig := c.layout.userConfig(name)
 	return []string{

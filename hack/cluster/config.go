@@ -13,17 +13,19 @@ var configFiles embed.FS
 
 var configTemplates = template.Must(template.New("").Option("missingkey=error").ParseFS(configFiles, "config/*"))
 
-// settings are the values that the templates below config can use. State is the cluster's directory, Node is the node's own.
+// settings are the values that the templates below config can use. State is the cluster's directory, Node is the node's
+// own.
 type settings struct {
 	State, Node, PKI, ContainerdSocket, CNIPlugins, NodeName, PodCIDR, PauseImage, DNSAddress, Taint string
 	KubeletPort, KubeletHealthPort, ProxyMetricsPort, ProxyHealthPort                                int
 }
 
-// writeConfig writes the configuration files of the programs that are not configured by flags alone, for both nodes. kube-proxy exits
-// when its file changes, so writeConfig is called once, before the first start.
+// writeConfig writes the configuration files of the programs that are not configured by flags alone, for both nodes.
+// kube-proxy exits when its file changes, so writeConfig is called a single time, before the first start.
 func writeConfig(l layout, p ports, cniPlugins string) error {
 	values := settings{
-		State: l.state(), PKI: l.pki(""), CNIPlugins: cniPlugins, NodeName: nodeName, PodCIDR: podCIDR, PauseImage: pauseImage, DNSAddress: dnsAddress,
+		State: l.state(), PKI: l.pki(""), CNIPlugins: cniPlugins, NodeName: nodeName, PodCIDR: podCIDR,
+		PauseImage: pauseImage, DNSAddress: dnsAddress,
 		ProxyMetricsPort: p.proxyMetrics, ProxyHealthPort: p.proxyHealth,
 	}
 	proxy := values
@@ -34,7 +36,8 @@ func writeConfig(l layout, p ports, cniPlugins string) error {
 			return fmt.Errorf("make directory of the CNI configuration: %w", err)
 		}
 		for name, file := range map[string]string{
-			"containerd.toml": n.in("containerd.toml"), "kubelet.yaml": n.in("kubelet.yaml"), "cni.conflist": n.in("cni/10-harrier.conflist"),
+			"containerd.toml": n.in("containerd.toml"), "kubelet.yaml": n.in("kubelet.yaml"),
+			"cni.conflist": n.in("cni/10-harrier.conflist"),
 		} {
 			if err := write(name, file, values); err != nil {
 				return err

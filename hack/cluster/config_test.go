@@ -47,7 +47,8 @@ func TestConfigurationFilesAreComplete(t *testing.T) {
 				t.Errorf("containerd.toml of %s lacks %s", n.name, want)
 			}
 		}
-		if ours, all := netip.MustParsePrefix(n.podCIDR), netip.MustParsePrefix(podCIDR); !all.Overlaps(ours) || all.Bits() >= ours.Bits() {
+		if ours, all := netip.MustParsePrefix(n.podCIDR), netip.MustParsePrefix(podCIDR); !all.Overlaps(ours) ||
+			all.Bits() >= ours.Bits() {
 			t.Errorf("the pods of %s are outside of %s", n.name, all)
 		}
 	}
@@ -57,7 +58,8 @@ func TestPortsAreDistinctAndWithinTheRange(t *testing.T) {
 	p := portsFrom(20000)
 	seen := map[int]bool{}
 	for _, port := range []int{
-		p.apiServer, p.etcdClient, p.etcdPeer, p.controllerManager, p.scheduler, p.kubelet, p.kubeletHealth, p.proxyMetrics, p.proxyHealth,
+		p.apiServer, p.etcdClient, p.etcdPeer, p.controllerManager, p.scheduler, p.kubelet, p.kubeletHealth, p.proxyMetrics,
+		p.proxyHealth,
 		p.secondKubelet, p.secondKubeletHealth,
 	} {
 		if seen[port] || port < 20000 || port >= 20000+portCount {

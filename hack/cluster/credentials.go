@@ -11,7 +11,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeCredentials creates a new certificate authority, the certificates of all servers, and a kubeconfig for every client.
+// writeCredentials creates a new certificate authority, the certificates of all servers, and a kubeconfig for every
+// client.
 func writeCredentials(l layout, nodeAddress, apiServer string) error {
 	if err := os.MkdirAll(l.pki(""), 0o700); err != nil {
 		return fmt.Errorf("make directory of certificates: %w", err)

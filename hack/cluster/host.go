@@ -26,23 +26,25 @@ var needs = map[string]string{
 	"runc": "runc", "nft": "nftables", "ip": "iproute2",
 }
 
-// cniDirectories are where packages install CNI plugins: Debian's own, and those that follow upstream.
+// Packages install CNI plugins in cniDirectories: Debian's own, and those that follow upstream.
 var cniDirectories = []string{"/usr/lib/cni", "/opt/cni/bin"}
 
 const cniPackage = "containernetworking-plugins"
 
-// Preflight checks that a cluster can run on this machine and installs missing packages, for which it needs the network. Its
-// errors say what to do.
+// Preflight checks that a cluster can run on this machine and installs missing packages, for which it needs the
+// network. Its errors say what to do.
 func Preflight(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() != 0 {
-		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run the same with sudo")
+		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run the same " +
+			"with sudo")
 	}
 	missing := missingPackages(lookProgram, cniPlugins)
 	if len(missing) == 0 {
 		return nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("missing: %s. They can only be installed automatically on Debian and systems derived from it; install them and try again",
+		return fmt.Errorf("missing: %s. They can only be installed automatically on Debian and systems derived from it; "+
+			"install them and try again",
 			strings.Join(missing, ", "))
 	}
 	return installPackages(ctx, progress, missing...)
@@ -64,7 +66,7 @@ func installPackages(ctx context.Context, progress io.Writer, names ...string) e
 	return apt(ctx, progress, append([]string{"install", "-y", "--no-install-recommends"}, names...)...)
 }
 
-// missingPackages returns each missing package once, in the order in which its first program is looked for.
+// missingPackages returns the missing packages, none twice, in the order in which their first programs are looked for.
 func missingPackages(look func(string) (string, error), cni func() (string, error)) []string {
 	var missing []string
 	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip"} {
@@ -105,8 +107,8 @@ func apt(ctx context.Context, progress io.Writer, arguments ...string) error {
 	return nil
 }
 
-// aptStatus returns what a status line of apt-get says, such as "dlstatus:2:41.3:Retrieving file 2 of 5 (3s remaining)" or
-// "pmstatus:runc:60:Installing runc (amd64)". Other lines say nothing.
+// aptStatus returns what a status line of apt-get says, such as "dlstatus:2:41.3:Retrieving file 2 of 5 (3s remaining)"
+// or "pmstatus:runc:60:Installing runc (amd64)". Other lines say nothing.
 func aptStatus(line string) string {
 	fields := strings.SplitN(line, ":", 4)
 	if len(fields) < 4 || (fields[0] != "dlstatus" && fields[0] != "pmstatus") {

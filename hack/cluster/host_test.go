@@ -127,7 +127,8 @@ func TestReadyGivesTheKubeletsReason(t *testing.T) {
 	if err := ready(node); err == nil {
 		t.Error("a node without conditions is ready")
 	}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "no CNI"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+		Message: "no CNI"}}
 	if err := ready(node); err == nil || !strings.Contains(err.Error(), "no CNI") {
 		t.Errorf("error is %v", err)
 	}

@@ -43,12 +43,13 @@ func (l layout) lock() string               { return l.dir + ".lock" }
 func (l layout) config(name string) string  { return l.in(name) }
 func (l layout) userConfig(n string) string { return l.in(n + ".kubeconfig") }
 
-// mustBeShort fails if paths of sockets would exceed the 107 bytes that Linux allows. The programs' own errors about that are
-// hard to understand.
+// mustBeShort fails if paths of sockets would exceed the 107 bytes that Linux allows. The programs' own errors about
+// that are hard to understand.
 func (l layout) mustBeShort() error {
 	const most = 107
 	if longest := l.in("2/kubelet/pod-resources/kubelet.sock"); len(longest) > most {
-		return fmt.Errorf("the directory %s is too long by %d bytes for the sockets in it; set HARRIER_CACHE to a shorter one", l.dir, len(longest)-most)
+		return fmt.Errorf("the directory %s is too long by %d bytes for the sockets in it; set HARRIER_CACHE to a "+
+			"shorter one", l.dir, len(longest)-most)
 	}
 	return nil
 }

@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// nodeAddress returns the IPv4 address from which this machine reaches the Internet. Without a default route it is the first
-// address that others can use, and without any, one on a dummy link that clean removes.
+// nodeAddress returns the IPv4 address from which this machine reaches the Internet. Without a default route it is the
+// first address that others can use, and without any, one on a dummy link that clean removes.
 func nodeAddress(ctx context.Context, h host) (string, error) {
-	// Connecting a UDP socket sends nothing but makes the kernel choose a route. The address is reserved for documentation.
+	// Connecting a UDP socket sends nothing but makes the kernel choose a route. The address is reserved for
+	// documentation.
 	connection, err := (&net.Dialer{}).DialContext(ctx, "udp4", "203.0.113.1:9")
 	if err == nil {
 		local, isUDP := connection.LocalAddr().(*net.UDPAddr)
@@ -34,7 +35,8 @@ func nodeAddress(ctx context.Context, h host) (string, error) {
 	return dummyAddress, addDummyLink(ctx, h)
 }
 
-// firstUsable returns the first IPv4 address that others can use, neither loopback nor link-local, empty if there is none.
+// firstUsable returns the first IPv4 address that others can use, neither loopback nor link-local, empty if there is
+// none.
 func firstUsable(addresses []net.Addr) string {
 	for _, address := range addresses {
 		prefix, err := netip.ParsePrefix(address.String())
@@ -66,15 +68,16 @@ func mustNotOverlap(addresses []net.Addr) error {
 		for _, address := range addresses {
 			theirs, err := netip.ParsePrefix(address.String())
 			if err == nil && our.Overlaps(theirs.Masked()) {
-				return fmt.Errorf("this machine has the address %s, and the cluster would use %s; is another cluster running here?", theirs, our)
+				return fmt.Errorf("this machine has the address %s, and the cluster would use %s; is another cluster running "+
+					"here?", theirs, our)
 			}
 		}
 	}
 	return nil
 }
 
-// masquerade lets pods use the node's address outside of the cluster. One table of our own is easier to remove than the rules
-// that the CNI plugins would spread over iptables.
+// masquerade lets pods use the node's address outside of the cluster. One table of our own is easier to remove than the
+// rules that the CNI plugins would spread over iptables.
 func masquerade(ctx context.Context, h host) error {
 	rules := fmt.Sprintf(
 		"add table ip %[1]s; add chain ip %[1]s postrouting { type nat hook postrouting priority srcnat; }; "+
@@ -93,7 +96,8 @@ func otherProxy(ctx context.Context, h host) error {
 		return fmt.Errorf("list nftables tables: %w", err)
 	}
 	if strings.Contains(tables, "table ip kube-proxy") {
-		return errors.New("another Kubernetes node runs on this machine (nftables has a table kube-proxy); stop it, or use its cluster with CLUSTER=current")
+		return errors.New("another Kubernetes node runs on this machine (nftables has a table kube-proxy); stop it, or " +
+			"use its cluster with CLUSTER=current")
 	}
 	return nil
 }

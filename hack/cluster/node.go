@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// node is one of the cluster's nodes: a kubelet and a containerd with files, ports, pod addresses and cgroups of their own. All share
-// this machine with its address and one kube-proxy.
+// node is one of the cluster's nodes: a kubelet and a containerd with files, ports, pod addresses and cgroups of their
+// own. All share this machine with its address and one kube-proxy.
 type node struct {
 	name    string
 	podCIDR string
@@ -26,8 +26,8 @@ type node struct {
 	taint string
 }
 
-// SecondNodeTaint is the key of the taint, with the effect NoSchedule, that the second node has from the beginning. Tests that share the
-// cluster have pods there only if these tolerate it.
+// SecondNodeTaint is the key of the taint, with the effect NoSchedule, that the second node has from the beginning.
+// Tests that share the cluster have pods there only if these tolerate it.
 const SecondNodeTaint = "harrier.test/second-node"
 
 // nodeNames are also the names of the cgroups below which the pods of each run, and of the CNI networks.
@@ -38,8 +38,9 @@ func (l layout) nodes(p ports) []node {
 	return []node{
 		{name: nodeNames[0], podCIDR: "10.244.0.0/24", dir: l.state(), kubelet: p.kubelet, kubeletHealth: p.kubeletHealth},
 		{
-			name: nodeNames[1], podCIDR: "10.244.1.0/24", dir: l.in("2"), kubelet: p.secondKubelet, kubeletHealth: p.secondKubeletHealth,
-			suffix: "-2", taint: SecondNodeTaint,
+			name: nodeNames[1], podCIDR: "10.244.1.0/24", dir: l.in("2"), kubelet: p.secondKubelet,
+			kubeletHealth: p.secondKubeletHealth,
+			suffix:        "-2", taint: SecondNodeTaint,
 		},
 	}
 }
@@ -61,7 +62,8 @@ func (c *Cluster) containerd(n node) component {
 	return component{"containerd" + n.suffix, c.host.containerd, []string{"--config=" + n.in("containerd.toml")}}
 }
 
-// AddNode starts the second node, with all images that the first one has, and returns its name when it is ready. It takes some seconds.
+// AddNode starts the second node, with all images that the first one has, and returns its name when it is ready. It
+// takes some seconds.
 func (c *Cluster) AddNode(ctx context.Context) (string, error) {
 	second := c.layout.nodes(c.ports)[1]
 	client, err := c.client()
@@ -108,7 +110,8 @@ func (c *Cluster) importImage(ctx context.Context, n node, archive string) error
 	if err != nil {
 		return fmt.Errorf("load image onto node %s: %w", n.name, err)
 	}
-	command := exec.CommandContext(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images", "import", "-")
+	command := exec.CommandContext(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images", "import",
+		"-")
 	command.Stdin = &metered{from: file, what: "image " + image, total: info.Size(), progress: c.progress.target}
 	if _, err := outputOf(command); err != nil {
 		return fmt.Errorf("load image %s onto node %s: %w", image, n.name, err)

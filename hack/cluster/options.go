@@ -14,12 +14,13 @@ import (
 
 // Options configure a cluster. Root is required, everything else has a default.
 type Options struct {
-	// Root is the directory with this module's go.mod, whose hack/kubernetes.sh and hack/images.sh build what is missing.
+	// Root is the directory with this module's go.mod, whose hack/kubernetes.sh and hack/images.sh build what is
+	// missing.
 	Root string
 	// Dir contains certificates, data, images and logs, 0.5 GiB or more. Default: "cluster" in the cache of hack/cache.
 	Dir string
-	// FirstPort is the first of eleven consecutive TCP ports. Default: HARRIER_CLUSTER_PORT, else 17440, which is below the
-	// range from which Linux picks ports for outgoing connections.
+	// FirstPort is the first of eleven consecutive TCP ports. Default: HARRIER_CLUSTER_PORT, else 17440, which is below
+	// the range from which Linux picks ports for outgoing connections.
 	FirstPort int
 	// Progress gets one line per step. Default: none.
 	Progress io.Writer
@@ -31,7 +32,8 @@ const (
 	portCount        = 11
 )
 
-// withDefaults fills in what is not set and resolves symbolic links in Dir, because the kernel lists mounts by their real path.
+// withDefaults fills in what is not set and resolves symbolic links in Dir, because the kernel lists mounts by their
+// real path.
 func (options Options) withDefaults() (Options, error) {
 	if options.Root == "" {
 		return options, errors.New("cluster options: Root is not set")
@@ -71,7 +73,8 @@ func firstPort(text string) (int, error) {
 	}
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 1 || port > 65535-portCount {
-		return 0, fmt.Errorf("%s=%q: want the first of %d free TCP ports, such as %d", firstPortName, text, portCount, defaultFirstPort)
+		return 0, fmt.Errorf("%s=%q: want the first of %d free TCP ports, such as %d", firstPortName, text, portCount,
+			defaultFirstPort)
 	}
 	return port, nil
 }
@@ -106,7 +109,8 @@ func (p ports) mustBeFree() error {
 	} {
 		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(use.port)))
 		if err != nil {
-			return fmt.Errorf("port %d, needed for %s, is in use; stop what uses it (see: ss -ltnp) or set %s to the first of %d free ports: %w",
+			return fmt.Errorf("port %d, needed for %s, is in use; stop what uses it (see: ss -ltnp) or set %s to the first "+
+				"of %d free ports: %w",
 				use.port, use.name, firstPortName, portCount, err)
 		}
 		if err := listener.Close(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// validity is that of all certificates. A cluster may be kept for long, and a shorter validity would protect nothing on a test
-// machine.
+// validity is that of all certificates. A cluster may be kept for long, and a shorter validity would protect nothing on
+// a test machine.
 const validity = 365 * 24 * time.Hour
 
 // keyPair is a certificate with its private key, both as PEM.

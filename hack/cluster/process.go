@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// processes are those that a cluster has started. They are recorded in a file as they start, so that a later run can stop the
-// processes of one that was killed.
+// processes are those that a cluster has started. They are recorded in a file as they start, so that a later run can
+// stop the processes of one that was killed.
 type processes struct {
 	layout layout
 
@@ -32,7 +32,8 @@ type processes struct {
 	reaped sync.WaitGroup
 }
 
-// recordedProcess identifies a process for good: process IDs are reused, but not together with the start time and the boot.
+// recordedProcess identifies a process for ever: process IDs are reused, but not together with the start time and the
+// boot.
 type recordedProcess struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
@@ -42,8 +43,8 @@ type recordedProcess struct {
 
 func newProcesses(l layout) *processes { return &processes{layout: l, ended: make(chan struct{})} }
 
-// start runs a program in a session of its own, so that Ctrl-C reaches only the process that started the cluster, which then
-// stops it in order. Output goes to the log of that name.
+// start runs a program in a session of its own, so that Ctrl-C reaches only the process that started the cluster, which
+// then stops it in order. Output goes to the log of that name.
 func (p *processes) start(name, program string, arguments ...string) error {
 	log, err := os.Create(p.layout.log(name))
 	if err != nil {
@@ -163,7 +164,8 @@ func poll(ctx context.Context, limit time.Duration, done func() bool) error {
 		func(context.Context) (bool, error) { return done(), nil })
 }
 
-// startTime returns when a process started, in clock ticks since boot. It fails if there is no such process or it is a zombie.
+// startTime returns when a process started, in clock ticks since boot. It fails if there is no such process or it is a
+// zombie.
 func startTime(pid int) (uint64, error) {
 	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -172,8 +174,8 @@ func startTime(pid int) (uint64, error) {
 	return parseStartTime(string(content))
 }
 
-// parseStartTime returns field 22 of /proc/PID/stat. Field 2, the program's name in parentheses, may contain anything, so fields
-// are counted from the last parenthesis, which precedes field 3, the state.
+// parseStartTime returns field 22 of /proc/PID/stat. Field 2, the program's name in parentheses, may contain anything,
+// so fields are counted from the last parenthesis, which precedes field 3, the state.
 func parseStartTime(stat string) (uint64, error) {
 	_, rest, found := cutLast(stat, ")")
 	fields := strings.Fields(rest)

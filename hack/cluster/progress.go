@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// reportEvery is how often a transfer says how far it is.
-const reportEvery = time.Second
+// A transfer says how far it is every reportInterval.
+const reportInterval = time.Second
 
 // metered reads from a file and says how much of it has been read.
 type metered struct {
@@ -21,14 +21,15 @@ type metered struct {
 func (m *metered) Read(buffer []byte) (int, error) {
 	count, err := m.from.Read(buffer)
 	m.read += int64(count)
-	if now := time.Now(); count > 0 && (m.read == m.total || now.Sub(m.reported) >= reportEvery) {
+	if now := time.Now(); count > 0 && (m.read == m.total || now.Sub(m.reported) >= reportInterval) {
 		m.reported = now
 		const megabyte = 1e6
 		next := ""
 		if m.read == m.total {
 			next = ", unpacking"
 		}
-		_, _ = fmt.Fprintf(m.progress, "cluster: %s: %.0f of %.0f MB%s\n", m.what, float64(m.read)/megabyte, float64(m.total)/megabyte, next)
+		_, _ = fmt.Fprintf(m.progress, "cluster: %s: %.0f of %.0f MB%s\n", m.what, float64(m.read)/megabyte,
+			float64(m.total)/megabyte, next)
 	}
 	return count, err
 }

@@ -19,7 +19,7 @@ func TestATransferSaysHowFarItIs(t *testing.T) {
 			if _, err := m.Read(buffer); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(reportEvery)
+			<-time.After(reportInterval)
 		}
 		if _, err := m.Read(buffer); !errors.Is(err, io.EOF) {
 			t.Errorf("after the end: %v", err)

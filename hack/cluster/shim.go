@@ -18,12 +18,12 @@ const (
 	shimProgram = "containerd-shim-runc-v2"
 	// shimName is the name that the kernel shows, which has at most 15 characters.
 	shimName = "containerd-shim"
-	// reapEvery bounds how many zombies there are at a time: with 1,000 pods an hour it is less than one.
-	reapEvery = 2 * time.Second
+	// Shims are reaped every reapInterval: with 1,000 pods an hour, there is less than one zombie at a time.
+	reapInterval = 2 * time.Second
 )
 
-// adoptOrphans makes this process the parent of shims. In containers and small virtual machines, the first process often fails to
-// reap zombies, so shims are not left to it.
+// adoptOrphans makes this process the parent of shims. In containers and small virtual machines, the first process
+// often fails to reap zombies, so shims are not left to it.
 func adoptOrphans() error {
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER of linux/prctl.h; package syscall has no name for it
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setChildSubreaper, 1, 0); errno != 0 {
@@ -32,9 +32,9 @@ func adoptOrphans() error {
 	return nil
 }
 
-// reapShims reaps shims that have ended, every reapEvery, until stop is closed.
+// reapShims reaps shims that have ended, every reapInterval, until stop is closed.
 func reapShims(stop <-chan struct{}) {
-	ticker := time.NewTicker(reapEvery)
+	ticker := time.NewTicker(reapInterval)
 	defer ticker.Stop()
 	for {
 		select {

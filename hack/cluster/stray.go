@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// removeStrayFiles removes files that containerd, the CNI library and the kubelet write to places that can't be configured, but
-// only those of this cluster.
+// removeStrayFiles removes files that containerd, the CNI library and the kubelet write to places that can't be
+// configured, but only those of this cluster.
 func removeStrayFiles(l layout) error {
 	var failures []error
 	for _, file := range strayFiles(l) {

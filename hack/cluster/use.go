@@ -26,8 +26,9 @@ func (c *Cluster) LogDir() string { return c.layout.path("log") }
 // Err returns nil while all components run. Otherwise it names the first one that ended, with the end of its log.
 func (c *Cluster) Err() error { return c.processes.err() }
 
-// LoadImage imports the archive of a directory that Image has returned into the containerd of each node. Pods can use them with imagePullPolicy
-// Never or IfNotPresent. A node that is added later gets them, too, so the archive has to stay.
+// LoadImage imports the archive of a directory that Image has returned into the containerd of each node. Pods can use
+// them with imagePullPolicy Never or IfNotPresent. A node that is added later gets them, too, so the archive has to
+// stay.
 func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 	c.archives = append(c.archives, archive)
 	for _, n := range c.running {
@@ -38,20 +39,22 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 	return nil
 }
 
-// Programs returns the directory with all programs of Kubernetes. The first time, hack/kubernetes.sh of the tree at root builds
-// them, which takes 6 to 9 minutes on two cores and is reported to progress.
+// Programs returns the directory with all programs of Kubernetes. The first time, hack/kubernetes.sh of the tree at
+// root builds them, which takes 6 to 9 minutes on two cores and is reported to progress.
 func Programs(ctx context.Context, root string, progress io.Writer) (string, error) {
 	return runScript(ctx, root, progress, "kubernetes.sh", "kubelet")
 }
 
-// Image returns the directory with the programs of an image and its archive, image.tar, which has it under each of the names.
-// hack/images.sh of the tree at root builds it unless nothing has changed, and reports to progress.
+// Image returns the directory with the programs of an image and its archive, image.tar, which has it under each of the
+// names. hack/images.sh of the tree at root builds it unless nothing has changed, and reports to progress.
 func Image(ctx context.Context, root string, progress io.Writer, recipe string, names ...string) (string, error) {
 	return runScript(ctx, root, progress, "images.sh", "image.tar", append([]string{"keep", recipe}, names...)...)
 }
 
 // runScript runs a script of hack that prints a directory, and returns that. It fails if the directory lacks the file.
-func runScript(ctx context.Context, root string, progress io.Writer, name, file string, arguments ...string) (string, error) {
+func runScript(
+	ctx context.Context, root string, progress io.Writer, name, file string, arguments ...string,
+) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(root, "hack", name), arguments...)
 	var output strings.Builder
 	command.Stdout, command.Stderr = &output, progress
@@ -68,8 +71,8 @@ func runScript(ctx context.Context, root string, progress io.Writer, name, file 
 	return directory, nil
 }
 
-// Start runs another program of this machine until Down ends it. Its output is in the log of that name. If it ends by itself,
-// that is a failure of the cluster.
+// Start runs another program of this machine until Down ends it. Its output is in the log of that name. If it ends by
+// itself, that is a failure of the cluster.
 func (c *Cluster) Start(name, program string, arguments ...string) error {
 	return c.processes.start(name, program, arguments...)
 }

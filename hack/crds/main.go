@@ -1,9 +1,10 @@
-// Command crds makes the CustomResourceDefinitions that controller-gen writes small enough to be applied and lenient enough for
-// stored objects. hack/generate.sh runs it between controller-gen and the copying of the CRDs into the chart.
+// Command crds makes the CustomResourceDefinitions that controller-gen writes small enough to be applied and lenient
+// enough for stored objects. hack/generate.sh runs it between controller-gen and the copying of the CRDs into the
+// chart.
 //
-// The schema of a pod template is 99 % of that of an AutoscalingRunnerSet, and most of it is descriptions. With them the CRD
-// exceeds the 256 KiB that `kubectl apply` can keep in its annotation. `kubectl explain pod.spec` has the same descriptions, so
-// they are removed; types, enums and required fields stay.
+// The schema of a pod template is 99 % of that of an AutoscalingRunnerSet, and most of it is descriptions. With them
+// the CRD exceeds the 256 KiB that `kubectl apply` can keep in its annotation. `kubectl explain pod.spec` has the same
+// descriptions, so they are removed; types, enums and required fields stay.
 //
 //	crds DIR    rewrites every *.yaml in DIR
 package main
@@ -20,13 +21,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxSize is the largest compact JSON form of a CRD in bytes: client-side apply allows 262,144 for all annotations, and the chart
-// adds some of its own.
+// maxSize is the largest compact JSON form of a CRD in bytes: client-side apply allows 262,144 for all annotations, and
+// the chart adds some of its own.
 const maxSize = 200 << 10
 
-// quantityPattern matches what Go reads as a quantity. controller-gen's pattern does not limit the exponent: with one of 19
-// digits, Go can't decode the object, so that nobody can list its kind any more, and with one of nine digits it computes for
-// minutes.
+// quantityPattern matches what Go reads as a quantity. controller-gen's pattern does not limit the exponent: with one
+// of 19 digits, Go can't decode the object, so that nobody can list its kind any more, and with one of nine digits it
+// computes for minutes.
 const quantityPattern = `^(\+|-)?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE](\+|-)?[0-9]{1,2})?$`
 
 // podTemplates are the fields of a spec that hold a whole pod template.
@@ -132,8 +133,8 @@ func trim(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// trimmed returns the schema without descriptions and validation rules. The API server validates the pods themselves, and a set
-// must not become impossible to change because of what its template contains.
+// trimmed returns the schema without descriptions and validation rules. The API server validates the pods themselves,
+// and a set must not become impossible to change because of what its template contains.
 func trimmed(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	schema.Description = ""
 	schema.XValidations = nil
@@ -153,8 +154,8 @@ func trimmed(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaP
 	return schema
 }
 
-// readable returns the schema without values that the API server would accept and Go can't decode. In Go, a port or a percentage
-// is an int32 or a string, and a quantity is a string or any number.
+// readable returns the schema without values that the API server would accept and Go can't decode. In Go, a port or a
+// percentage is an int32 or a string, and a quantity is a string or any number.
 func readable(schema apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
 	switch {
 	case schema.XIntOrString && schema.Pattern != "":

@@ -1,5 +1,5 @@
-// Package dashboards reads the Grafana dashboards of the controller's chart, for tests that check them against metrics and a real
-// Prometheus. It reads the part of Grafana's format that these tests need.
+// Package dashboards reads the Grafana dashboards of the controller's chart, for tests that check them against metrics
+// and a real Prometheus. It reads the part of Grafana's format that these tests need.
 package dashboards
 
 import (
@@ -23,7 +23,7 @@ type Board struct {
 	}
 }
 
-// Variable is what a user can choose at the top of a dashboard.
+// Variable is a choice at the top of a dashboard.
 type Variable struct {
 	Name, Type string
 	Query      any

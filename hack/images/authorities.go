@@ -8,12 +8,12 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// authoritiesPath is where Go's programs look for trusted certificates first.
+// authoritiesPath is the first file in which Go's programs look for trusted certificates.
 const authoritiesPath = "/etc/ssl/certs/ca-certificates.crt"
 
-// writeAuthorities writes the certificates of public authorities as PEM: Mozilla's, in the version that go.mod pins. What the machine
-// trusts on which an image is built must not decide whom the image trusts. Authorities that Mozilla trusts with a condition are left
-// out, because a file can't express one.
+// writeAuthorities writes the certificates of public authorities as PEM: Mozilla's, in the version that go.mod pins.
+// What the machine trusts on which an image is built must not decide whom the image trusts. Authorities that Mozilla
+// trusts with a condition are left out, because a file can't express one.
 func writeAuthorities(to io.Writer) error {
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {

@@ -29,14 +29,17 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// imageOf makes an image of one layer. The same files give the same bytes on every machine and at any time: entries are sorted, owned
-// by root, and dated to the epoch.
+// imageOf makes an image of one layer. The same files give the same bytes on every machine and at any time: entries are
+// sorted, owned by root, and dated to the epoch.
 func imageOf(r recipe, files map[string]file, architecture string, v version) (v1.Image, error) {
 	content, err := layerOf(files)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)),
+			nil
+	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, fmt.Errorf("compress layer: %w", err)
@@ -45,17 +48,22 @@ func imageOf(r recipe, files map[string]file, architecture string, v version) (v
 	if v != (version{}) {
 		labels["org.opencontainers.image.version"], labels["org.opencontainers.image.revision"] = v.version, v.commit
 	}
-	image, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), &v1.ConfigFile{
+	image, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON), &v1.ConfigFile{
 		Architecture: architecture, OS: "linux", Created: v1.Time{Time: epoch},
 		Config: v1.Config{
-			Entrypoint: []string{r.entrypoint}, User: r.user, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}, Labels: labels,
+			Entrypoint: []string{r.entrypoint}, User: r.user, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"},
+			Labels: labels,
 		},
 		RootFS: v1.RootFS{Type: "layers"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configure image: %w", err)
 	}
-	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "hack/images"}})
+	return mutate.Append(image, mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "hack/images"},
+	})
 }
 
 // save writes an image to a file under each of the names, in the format of "docker save".
@@ -71,8 +79,8 @@ func save(image v1.Image, target string, names []string) error {
 	return tarball.MultiWriteToFile(target, tags)
 }
 
-// layerOf returns an uncompressed tar of files, by path in the image, with all parent directories and a /tmp to which everybody may
-// write.
+// layerOf returns an uncompressed tar of files, by path in the image, with all parent directories and a /tmp to which
+// everybody may write.
 func layerOf(files map[string]file) ([]byte, error) {
 	var layer bytes.Buffer
 	writer := tar.NewWriter(&layer)
@@ -81,7 +89,12 @@ func layerOf(files map[string]file) ([]byte, error) {
 		if directory == "/tmp" {
 			mode = 0o1777
 		}
-		header := &tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(directory, "/") + "/", Mode: mode, ModTime: epoch}
+		header := &tar.Header{
+			Typeflag: tar.TypeDir,
+			Name:     strings.TrimPrefix(directory, "/") + "/",
+			Mode:     mode,
+			ModTime:  epoch,
+		}
 		if err := writer.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("write directory %s: %w", directory, err)
 		}
@@ -89,7 +102,8 @@ func layerOf(files map[string]file) ([]byte, error) {
 	for _, target := range slices.Sorted(maps.Keys(files)) {
 		added := files[target]
 		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(target, "/"), Mode: int64(added.mode), Size: int64(len(added.content)), ModTime: epoch,
+			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(target, "/"), Mode: int64(added.mode),
+			Size: int64(len(added.content)), ModTime: epoch,
 		}
 		if err := writer.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("write header of %s: %w", target, err)

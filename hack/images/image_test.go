@@ -72,7 +72,8 @@ func TestAnArchiveHasTheImageUnderItsNames(t *testing.T) {
 	want := v1.Config{
 		Entrypoint: []string{"/opt/deep/program"}, User: "65532:65532", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"},
 		Labels: map[string]string{
-			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.version": "1.2.3", "org.opencontainers.image.revision": "abc",
+			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.version": "1.2.3",
+			"org.opencontainers.image.revision": "abc",
 		},
 	}
 	if got := config.Config; config.Architecture != "arm64" || config.OS != "linux" || !reflect.DeepEqual(got, want) {
@@ -114,7 +115,8 @@ func TestLayerHoldsParentsBeforeChildrenAndTmp(t *testing.T) {
 			t.Errorf("%s is owned by %d:%d and dated %s", header.Name, header.Uid, header.Gid, header.ModTime)
 		}
 	}
-	want := []entry{{"etc/", 0o755}, {"opt/", 0o755}, {"opt/deep/", 0o755}, {"tmp/", 0o1777}, {"etc/name", 0o644}, {"opt/deep/program", 0o755}}
+	want := []entry{{"etc/", 0o755}, {"opt/", 0o755}, {"opt/deep/", 0o755}, {"tmp/", 0o1777}, {"etc/name", 0o644},
+		{"opt/deep/program", 0o755}}
 	if !slices.Equal(got, want) {
 		t.Errorf("layer has %v, want %v", got, want)
 	}

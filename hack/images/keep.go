@@ -21,8 +21,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// kept is an image in the cache: a directory with image.tar and the programs in it. Its name depends on everything that goes into
-// the image, so that a directory that exists needs no building, whichever clone of the project it comes from.
+// kept is an image in the cache: a directory with image.tar and the programs in it. Its name depends on everything that
+// goes into the image, so that a directory that exists needs no building, whichever clone of the project it comes from.
 type kept struct {
 	directory    string
 	recipe       recipe
@@ -32,7 +32,7 @@ type kept struct {
 
 const archiveName = "image.tar"
 
-// keptOfEach is how many directories of a recipe stay: those of the last trees that somebody worked on.
+// Of each recipe, keptOfEach directories stay: those of the last trees that somebody worked on.
 const keptOfEach = 4
 
 const (
@@ -86,7 +86,8 @@ func find(ctx context.Context, r recipe, architecture string, names []string) (k
 	if err := save(built, filepath.Join(scratch, archiveName), names); err != nil {
 		return kept{}, err
 	}
-	if err := os.Rename(scratch, image.directory); err != nil && !errors.Is(err, os.ErrExist) { // another process was faster
+	if err := os.Rename(scratch, image.directory); err != nil && !errors.Is(err, os.ErrExist) {
+		// another process was faster
 		return kept{}, err
 	}
 	return image, forgetOld(root, r.name+"-"+architecture)
@@ -110,7 +111,7 @@ func (k kept) copyArchive(target string) error {
 	return os.Rename(scratch, target)
 }
 
-// inputs are what an image is made of.
+// An image is made of its inputs.
 type inputs struct {
 	version version
 	// sum is a hash of all inputs.
@@ -120,11 +121,12 @@ type inputs struct {
 // buildPackage has the variables for a program's version and commit.
 const buildPackage = "github.com/harrier-ci/harrier/internal/build"
 
-// inputsOf hashes the compiler and its settings, the builder with its recipes, the pins of other modules, and every file of this module that goes into the
-// recipe's programs. Version and commit count only if a program reports them.
+// inputsOf hashes the compiler and its settings, the builder with its recipes, the pins of other modules, and every
+// file of this module that goes into the recipe's programs. Version and commit count only if a program reports them.
 func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error) {
 	in := inputs{sum: sha256.New()}
-	compiler, err := goCommand(ctx, architecture, append([]string{"env", "GOVERSION", "GOFLAGS"}, slices.Sorted(maps.Keys(settings))...)...).Output()
+	compiler, err := goCommand(ctx, architecture,
+		append([]string{"env", "GOVERSION", "GOFLAGS"}, slices.Sorted(maps.Keys(settings))...)...).Output()
 	if err != nil {
 		return in, fmt.Errorf("ask go for its version: %w", err)
 	}
@@ -134,7 +136,9 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 		return in, err
 	}
 	files := []string{itself, "go.mod", "go.sum"}
-	listed, err := goCommand(ctx, architecture, append([]string{"list", "-deps", "-json=ImportPath,Dir,Module,GoFiles,SFiles,EmbedFiles"}, packagesOf(r)...)...).Output()
+	listed, err := goCommand(ctx, architecture,
+		append([]string{"list", "-deps", "-json=ImportPath,Dir,Module,GoFiles,SFiles,EmbedFiles"},
+			packagesOf(r)...)...).Output()
 	if err != nil {
 		return in, fmt.Errorf("list what the programs are made of: %w", complaint(err))
 	}
@@ -173,7 +177,8 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 
 // compile runs one go build for the whole image. With a directory for -o, it names each program after its package.
 func compile(ctx context.Context, r recipe, architecture string, v version, directory string) error {
-	return build(ctx, "image "+r.name+" for "+architecture, directory+string(filepath.Separator), "linux", architecture, v, packagesOf(r)...)
+	return build(ctx, "image "+r.name+" for "+
+		architecture, directory+string(filepath.Separator), "linux", architecture, v, packagesOf(r)...)
 }
 
 // build compiles programs for a platform, and says what it builds and how far it is.
@@ -182,7 +187,8 @@ func build(ctx context.Context, what, target, system, architecture string, v ver
 	if v != (version{}) {
 		flags += fmt.Sprintf(" -X %[1]s.Version=%[2]s -X %[1]s.CommitSHA=%[3]s", buildPackage, v.version, v.commit)
 	}
-	command := exec.CommandContext(ctx, filepath.Join("hack", "build.sh"), append([]string{what, target, "-trimpath", "-buildvcs=false", "-ldflags", flags}, packages...)...)
+	command := exec.CommandContext(ctx, filepath.Join("hack", "build.sh"),
+		append([]string{what, target, "-trimpath", "-buildvcs=false", "-ldflags", flags}, packages...)...)
 	command.Env, command.Stderr = environment(system, architecture), os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	return command.Run()
@@ -198,8 +204,9 @@ func goCommand(ctx context.Context, architecture string, arguments ...string) *e
 	return command
 }
 
-// settings of the compiler that would change the programs if they came from whoever builds. All are Go's defaults. Go takes an empty
-// one from its own file (go env -w) all the same; the cache tells programs apart by what it is then, as it does for GOFLAGS.
+// settings of the compiler that would change the programs if they came from whoever builds. All are Go's defaults. Go
+// takes an empty one from its own file (go env -w) all the same; the cache tells programs apart by what it is then, as
+// it does for GOFLAGS.
 var settings = map[string]string{"GOAMD64": "v1", "GOARM64": "v8.0", "GOEXPERIMENT": "", "GOFIPS140": "off"}
 
 func environment(system, architecture string) []string {
@@ -255,7 +262,8 @@ func cacheDirectory() (string, error) {
 	return root, os.MkdirAll(root, 0o700)
 }
 
-// forgetOld removes the directories that begin with prefix, except for those used last, and what builds that were killed have left.
+// forgetOld removes the directories that begin with prefix, except for those used last, and what builds that were
+// killed have left.
 func forgetOld(root, prefix string) error {
 	entries, err := filepath.Glob(filepath.Join(root, prefix+"-*"))
 	if err != nil {

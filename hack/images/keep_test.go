@@ -72,7 +72,8 @@ func TestWhatHasNotChangedIsNotBuiltAgain(t *testing.T) {
 	}
 }
 
-// Another clone of the tree, elsewhere and with other settings of Go, gives the same bytes, for the other architecture, too.
+// Another clone of the tree, elsewhere and with other settings of Go, gives the same bytes, for the other architecture,
+// too.
 func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
 	for _, architecture := range supported {
 		t.Run(architecture, func(t *testing.T) {
@@ -80,7 +81,8 @@ func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
 			for range 2 {
 				project(t)
 				if len(archives) > 0 { // settings of whoever builds don't count
-					for name, value := range map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "arenas", "GOFIPS140": "latest"} {
+					for name, value := range map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "arenas",
+						"GOFIPS140": "latest"} {
 						t.Setenv(name, value)
 					}
 				}
@@ -122,7 +124,8 @@ func TestWhatIsUsedStays(t *testing.T) {
 	first := keepPause(t, "localhost/pause:0")
 	root := filepath.Dir(first.directory)
 	killed, running := filepath.Join(root, ".build-1"), filepath.Join(root, ".build-2")
-	for directory, age := range map[string]time.Duration{first.directory: 48 * time.Hour, killed: 25 * time.Hour, running: time.Hour} {
+	for directory, age := range map[string]time.Duration{first.directory: 48 * time.Hour, killed: 25 * time.Hour,
+		running: time.Hour} {
 		if err := os.MkdirAll(directory, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Command images builds the project's container images without a container engine, and pushes them. hack/images.sh compiles and runs it
-// in the project's root:
+// Command images builds the project's container images without a container engine, and pushes them. hack/images.sh
+// compiles and runs it in the project's root:
 //
 //	hack/images.sh build [-arch A] DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
 //	hack/images.sh keep RECIPE NAME…           makes one image under these names and prints the directory where it is kept
@@ -8,8 +8,8 @@
 //	hack/images.sh publish DIRECTORY REGISTRY  pushes the image of a release, such as to registry.example.com/team
 //	hack/images.sh certificates                writes the public authorities that the images trust to standard output
 //
-// Architectures are amd64 and arm64: by default build and keep are for this machine's, and push pushes both under one name.
-// Credentials are those of "docker login". An image is built a single time for the same inputs (see kept).
+// Architectures are amd64 and arm64: by default build and keep are for this machine's, and push pushes both under one
+// name. Credentials are those of "docker login". An image is built a single time for the same inputs (see kept).
 package main
 
 import (
@@ -31,19 +31,25 @@ var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | kee
 	"(such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | " +
 	"publish DIRECTORY REGISTRY | certificates")
 
-// commands have how many arguments each takes, and of how many architectures at most.
+// commands have limits for the arguments and the architectures that each takes.
 var commands = map[string]struct {
 	least, most, architectures int
 
 	run func(ctx context.Context, arguments, architectures []string) error
 }{
-	"build": {least: 1, most: 1, architectures: 1, run: func(ctx context.Context, arguments, architectures []string) error {
+	"build": {least: 1, most: 1, architectures: 1, run: func(
+		ctx context.Context, arguments, architectures []string,
+	) error {
 		return buildAll(ctx, arguments[0], append(architectures, runtime.GOARCH)[0])
 	}},
-	"keep": {least: 2, most: unlimited, architectures: unlimited, run: func(ctx context.Context, arguments, _ []string) error {
+	"keep": {least: 2, most: unlimited, architectures: unlimited, run: func(
+		ctx context.Context, arguments, _ []string,
+	) error {
 		return keepOne(ctx, arguments[0], arguments[1:])
 	}},
-	"push": {least: 1, most: 1, architectures: unlimited, run: func(ctx context.Context, arguments, architectures []string) error {
+	"push": {least: 1, most: 1, architectures: unlimited, run: func(
+		ctx context.Context, arguments, architectures []string,
+	) error {
 		if len(architectures) == 0 {
 			architectures = supported
 		}

@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	// pluginProgram is the name by which kubectl finds its plugin, and pluginCompletion that of what it runs to complete command lines.
+	// pluginProgram is the name by which kubectl finds its plugin, and pluginCompletion that of what it runs to
+	// complete command lines.
 	pluginProgram    = "kubectl-harrier"
 	pluginCompletion = "kubectl_complete-harrier"
-	// downloads is where the files of a release are once they are published, below the tag of its version.
+	// Published files of a release are at downloads, below the tag of its version.
 	downloads = "https://" + repository + "/releases/download/v"
 )
 
 // pluginSystems are those of people's machines, each for the architectures for which there are images.
 var pluginSystems = []string{"darwin", "linux", "windows"}
 
-// plugin returns the archives of kubectl's plugin for each platform, by name, with a manifest for krew, and the programs in them. What has been
-// compiled before is only linked.
+// plugin returns the archives of kubectl's plugin for each platform, by name, with a manifest for krew, and the
+// programs in them. What has been compiled before is only linked.
 func plugin(ctx context.Context, released string) (files, programs map[string][]byte, err error) {
 	v, err := versionOf(ctx)
 	if err != nil {
@@ -31,7 +32,10 @@ func plugin(ctx context.Context, released string) (files, programs map[string][]
 	}
 	v.version = released
 	beside := artefacts.Files{}
-	for name, source := range map[string]string{"LICENSE": "LICENSE", pluginCompletion: filepath.Join("internal", "plugin", pluginCompletion)} {
+	for name, source := range map[string]string{
+		"LICENSE":        "LICENSE",
+		pluginCompletion: filepath.Join("internal", "plugin", pluginCompletion),
+	} {
 		content, err := os.ReadFile(source)
 		if err != nil {
 			return nil, nil, err
@@ -55,7 +59,8 @@ func plugin(ctx context.Context, released string) (files, programs map[string][]
 			platforms = append(platforms, platform)
 		}
 	}
-	files["harrier.krew.yaml"] = artefacts.Krew(artefacts.Product{Name: repository, Version: released}, downloads+released+"/", platforms, files)
+	files["harrier.krew.yaml"] = artefacts.Krew(artefacts.Product{Name: repository, Version: released},
+		downloads+released+"/", platforms, files)
 	return files, programs, nil
 }
 
@@ -66,14 +71,17 @@ func compilePlugin(ctx context.Context, system, architecture string, v version) 
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
 	target := filepath.Join(scratch, pluginProgram)
-	if err := build(ctx, pluginProgram+" for "+system+" on "+architecture, target, system, architecture, v, "./cmd/"+pluginProgram); err != nil {
+	if err := build(ctx, pluginProgram+" for "+system+" on "+architecture, target, system, architecture, v, "./cmd/"+
+		pluginProgram); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(target)
 }
 
 // packPlugin returns the archive of a platform: what people of Windows open is zip.
-func packPlugin(system, architecture, released string, program []byte, beside artefacts.Files) (artefacts.Platform, []byte, error) {
+func packPlugin(
+	system, architecture, released string, program []byte, beside artefacts.Files,
+) (artefacts.Platform, []byte, error) {
 	platform := artefacts.Platform{System: system, Architecture: architecture, Program: pluginProgram}
 	content, suffix := artefacts.Files{"LICENSE": beside["LICENSE"]}, ".tar.gz"
 	if system == "windows" { // kubectl completes nothing there by a shell's program

@@ -15,9 +15,11 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/artefacts"
 )
 
-// What people unpack is a program that they may run, the licence and, where a shell can run it, what completes command lines.
+// What people unpack is a program that they may run, the licence and, where a shell can run it, what completes command
+// lines.
 func TestArchivesOfThePlugin(t *testing.T) {
-	beside := artefacts.Files{"LICENSE": {Content: []byte("licence"), Mode: 0o644}, "kubectl_complete-harrier": {Content: []byte("script"), Mode: 0o755}}
+	beside := artefacts.Files{"LICENSE": {Content: []byte("licence"), Mode: 0o644},
+		"kubectl_complete-harrier": {Content: []byte("script"), Mode: 0o755}}
 	for system, test := range map[string]struct {
 		name string
 		want map[string]fs.FileMode

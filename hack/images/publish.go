@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/artefacts"
 )
 
-// publish pushes the image of a release, as `make release` wrote it into a directory, to a registry such as registry.example.com/team: the bytes
-// that were checked, not those of another build. The charts are for `helm push`.
+// publish pushes the image of a release, as `make release` wrote it into a directory, to a registry such as
+// registry.example.com/team: the bytes that were checked, not those of another build. The charts are for `helm push`.
 func publish(ctx context.Context, directory, registry string) error {
 	files, err := artefacts.Read(directory, "")
 	if err != nil {
@@ -63,8 +63,8 @@ func publish(ctx context.Context, directory, registry string) error {
 	return nil
 }
 
-// readArchive returns the only index in an archive of the layout of OCI. It unpacks the archive into a directory, from which the index is read
-// while it is pushed.
+// readArchive returns the only index in an archive of the layout of OCI. It unpacks the archive into a directory, from
+// which the index is read while it is pushed.
 func readArchive(archive []byte, directory string) (v1.ImageIndex, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {

@@ -38,10 +38,12 @@ func TestWhatIsPublishedIsWhatWasMade(t *testing.T) {
 		t.Errorf("%s was pushed, want %s; %v", pushed, want, err)
 	}
 	write(t, filepath.Join(directory, "gha-runner-scale-set-1.2.3.tgz"), "another chart")
-	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err == nil || !strings.Contains(err.Error(), "make it again") {
+	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err == nil ||
+		!strings.Contains(err.Error(), "make it again") {
 		t.Errorf("a changed release: %v", err)
 	}
-	if err := publish(t.Context(), t.TempDir(), tag.RegistryStr()); err == nil || !strings.Contains(err.Error(), "is not a release") {
+	if err := publish(t.Context(), t.TempDir(), tag.RegistryStr()); err == nil ||
+		!strings.Contains(err.Error(), "is not a release") {
 		t.Errorf("no release: %v", err)
 	}
 }

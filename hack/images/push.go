@@ -29,7 +29,8 @@ const (
 func pushAll(ctx context.Context, image string, architectures []string) error {
 	target, err := name.NewTag(image)
 	if err != nil {
-		return fmt.Errorf("image name %q: want host/repository:tag, such as registry.example.com/team/harrier:test: %w", image, err)
+		return fmt.Errorf("image name %q: want host/repository:tag, such as registry.example.com/team/harrier:test: %w",
+			image, err)
 	}
 	for _, each := range shipped {
 		index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -66,20 +67,25 @@ func push(ctx context.Context, index v1.ImageIndex, destination name.Tag) error 
 	updates := make(chan v1.Update, 100)
 	done := make(chan error, 1)
 	go func() {
-		done <- remote.WriteIndex(destination, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
-			remote.WithTransport(private{remote.DefaultTransport}), remote.WithProgress(updates), remote.WithUserAgent("harrier"))
+		done <- remote.WriteIndex(destination, index, remote.WithContext(ctx),
+			remote.WithAuthFromKeychain(authn.DefaultKeychain),
+			remote.WithTransport(private{remote.DefaultTransport}), remote.WithProgress(updates),
+			remote.WithUserAgent("harrier"))
 	}()
 	reported := time.Now()
 	for update := range updates { // closed when the upload has ended
 		if update.Error == nil && time.Since(reported) >= reportInterval {
 			reported = time.Now()
 			const megabyte = 1e6
-			fmt.Fprintf(os.Stderr, "%s: %.0f of %.0f MB uploaded\n", destination, float64(update.Complete)/megabyte, float64(update.Total)/megabyte)
+			fmt.Fprintf(os.Stderr, "%s: %.0f of %.0f MB uploaded\n", destination, float64(update.Complete)/megabyte,
+				float64(update.Total)/megabyte)
 		}
 	}
 	err := <-done
-	if refused, ok := errors.AsType[*transport.Error](err); ok && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
-		return fmt.Errorf("%w; log in as a user who may push there: docker login %s writes the file that is read here", err, destination.RegistryStr())
+	if refused, ok := errors.AsType[*transport.Error](err); ok &&
+		(refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
+		return fmt.Errorf("%w; log in as a user who may push there: docker login %s writes the file that is read here", err,
+			destination.RegistryStr())
 	}
 	return err
 }
@@ -89,7 +95,8 @@ type private struct{ http.RoundTripper }
 
 func (p private) RoundTrip(request *http.Request) (*http.Response, error) {
 	host := request.URL.Hostname()
-	if address := net.ParseIP(host); request.URL.Scheme != "https" && host != "localhost" && (address == nil || !address.IsLoopback()) {
+	if address := net.ParseIP(host); request.URL.Scheme != "https" && host != "localhost" &&
+		(address == nil || !address.IsLoopback()) {
 		return nil, fmt.Errorf("%s: registries on other machines need TLS", request.URL.Redacted())
 	}
 	return p.RoundTripper.RoundTrip(request)

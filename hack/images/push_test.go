@@ -35,7 +35,8 @@ func sampleIndex(t *testing.T) v1.ImageIndex {
 	var index v1.ImageIndex = empty.Index
 	for _, architecture := range supported {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: sampleImage(t, architecture), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
+			Add: sampleImage(t, architecture), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux",
+				Architecture: architecture}},
 		})
 	}
 	return index
@@ -85,7 +86,8 @@ func TestARefusedPushSaysWhatToDoAndNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := push(t.Context(), sampleIndex(t), tag)
-	if err == nil || !strings.Contains(err.Error(), "docker login "+tag.RegistryStr()) || strings.Contains(err.Error(), "hunter2") {
+	if err == nil || !strings.Contains(err.Error(), "docker login "+tag.RegistryStr()) ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("error is %v, want one that says how to log in", err)
 	}
 }
@@ -95,7 +97,8 @@ func TestOnlyThisMachineIsTrustedWithoutTLS(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	})
 	for url, want := range map[string]bool{
-		"http://localhost:5000/v2/": true, "http://127.0.0.1:5000/v2/": true, "http://[::1]/v2/": true, "https://ghcr.io/v2/": true,
+		"http://localhost:5000/v2/": true, "http://127.0.0.1:5000/v2/": true, "http://[::1]/v2/": true,
+		"https://ghcr.io/v2/":         true,
 		"http://192.168.1.1:5000/v2/": false, "http://10.0.0.1/v2/": false, "http://registry.local/v2/": false,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -26,7 +26,7 @@ import (
 
 const (
 	repository = "github.com/harrier-ci/harrier"
-	// publicImage is the image's name once it is published; the charts have it as their default.
+	// publicImage is the image's name when it is published; the charts have it as their default.
 	publicImage = "ghcr.io/harrier-ci/gha-runner-scale-set-controller"
 	// archiveSuffix ends the name of the image's archive, after its version.
 	archiveSuffix = ".oci.tar"
@@ -36,13 +36,14 @@ const (
 // releaseVersion is a version by SemVer without metadata of a build, as "+" isn't allowed in the tag of an image.
 var releaseVersion = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-var errUncommitted = errors.New("a release is made of a commit, and these files differ from it or aren't in it: commit them, put them away with git stash, or remove those that git ignores")
+var errUncommitted = errors.New("a release is made of a commit, and these files differ from it or aren't in it: " +
+	"commit them, put them away with git stash, or remove those that git ignores")
 
 // packed are the folders from which charts and programs are made. What git ignores there would be part of them.
 var packed = []string{"apis", "charts", "cmd", "github", "internal", "vendor"}
 
-// release writes everything that a release has into an empty directory. What it needs and can't have here are credentials: pushing it
-// (see publish) and signing it are the steps of whoever publishes it.
+// release writes everything that a release has into an empty directory. What it needs and can't have here are
+// credentials: pushing it (see publish) and signing it are the steps of whoever publishes it.
 func release(ctx context.Context, version, directory string) error {
 	if !releaseVersion.MatchString(version) {
 		return fmt.Errorf("VERSION is %q: write it as 1.2.3 or 1.2.3-rc.1, without a v", version)
@@ -83,7 +84,8 @@ func release(ctx context.Context, version, directory string) error {
 	if err != nil {
 		return fmt.Errorf("ask go for its version: %w", err)
 	}
-	if files["provenance.json"], err = artefacts.Provenance(product, strings.TrimSpace(string(compiler)), files); err != nil {
+	if files["provenance.json"], err = artefacts.Provenance(product, strings.TrimSpace(string(compiler)),
+		files); err != nil {
 		return err
 	}
 	files[checksumsName] = artefacts.Checksums(files)
@@ -109,7 +111,8 @@ func before(a, b string) int {
 	number := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }
 	coreA, earlyA, isEarlyA := strings.Cut(a, "-")
 	coreB, earlyB, isEarlyB := strings.Cut(b, "-")
-	if order := slices.CompareFunc(strings.Split(coreA, "."), strings.Split(coreB, "."), number); order != 0 || !isEarlyA && !isEarlyB {
+	if order := slices.CompareFunc(strings.Split(coreA, "."), strings.Split(coreB, "."), number); order != 0 ||
+		(!isEarlyA && !isEarlyB) {
 		return order
 	}
 	if isEarlyA != isEarlyB {
@@ -132,19 +135,23 @@ func before(a, b string) int {
 func formerOf(version string, tags []string) (former string) {
 	for _, tag := range tags {
 		one := strings.TrimPrefix(tag, "v")
-		early := strings.Contains(one, "-") && !strings.Contains(version, "-") // the notes of 1.2.3 have what was new in its candidates, too
-		if !early && releaseVersion.MatchString(one) && before(one, version) < 0 && (former == "" || before(former[len("v"):], one) < 0) {
+		// the notes of 1.2.3 have what was new in its candidates, too
+		early := strings.Contains(one, "-") && !strings.Contains(version, "-")
+		if !early && releaseVersion.MatchString(one) && before(one, version) < 0 &&
+			(former == "" || before(former[len("v"):], one) < 0) {
 			former = tag
 		}
 	}
 	return former
 }
 
-// ofCommit returns the commit that is released, and what has changed since the release before it. That one is the highest version below this
-// one of the tags at or below the commit, so the tags of the clone are an input. How git is configured is none.
+// ofCommit returns the commit that is released, and what has changed since the release before it. That one is the
+// highest version below this one of the tags at or below the commit, so the tags of the clone are an input. How git is
+// configured is none.
 func ofCommit(ctx context.Context, version string) (product artefacts.Product, history artefacts.History, err error) {
 	git := func(arguments ...string) []string {
-		output, failed := exec.CommandContext(ctx, "git", append([]string{"-c", "i18n.logOutputEncoding=UTF-8"}, arguments...)...).Output()
+		output, failed := exec.CommandContext(ctx, "git",
+			append([]string{"-c", "i18n.logOutputEncoding=UTF-8"}, arguments...)...).Output()
 		if failed != nil && err == nil {
 			err = fmt.Errorf("git %s: %w", arguments[0], complaint(failed))
 		}
@@ -155,8 +162,10 @@ func ofCommit(ctx context.Context, version string) (product artefacts.Product, h
 	commit := append(git("rev-parse", "HEAD"), "")[0]
 	history.Former = formerOf(version, git("tag", "--list", "v*", "--merged", "HEAD", "--no-column"))
 	if history.Former != "" {
-		history.Commits = git("log", "--no-show-signature", "--no-color", "--no-merges", "--format=%s", history.Former+"..HEAD")
-		for _, line := range git("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--diff-algorithm=myers", "--indent-heuristic", "--unified=0", history.Former, "HEAD", "--", "docs/upgrade.md") {
+		history.Commits = git("log", "--no-show-signature", "--no-color", "--no-merges", "--format=%s", history.Former+
+			"..HEAD")
+		for _, line := range git("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--diff-algorithm=myers",
+			"--indent-heuristic", "--unified=0", history.Former, "HEAD", "--", "docs/upgrade.md") {
 			if added, is := strings.CutPrefix(line, "+"); is && !strings.HasPrefix(added, "++ ") {
 				history.Upgrade = append(history.Upgrade, added)
 			}
@@ -214,7 +223,8 @@ func charts(version string) (map[string][]byte, error) {
 	return archives, nil
 }
 
-// ociArchive returns an index as an archive in the layout of OCI, for `skopeo copy --all oci-archive:FILE` and the like, under a tag.
+// ociArchive returns an index as an archive in the layout of OCI, for `skopeo copy --all oci-archive:FILE` and the
+// like, under a tag.
 func ociArchive(index v1.ImageIndex, tag string) ([]byte, error) {
 	scratch, err := os.MkdirTemp("", "harrier-release-")
 	if err != nil {
@@ -225,7 +235,8 @@ func ociArchive(index v1.ImageIndex, tag string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := at.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
+	if err := at.AppendIndex(index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag})); err != nil {
 		return nil, err
 	}
 	files, err := artefacts.Read(scratch, "")

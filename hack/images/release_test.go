@@ -13,14 +13,16 @@ import (
 )
 
 func TestVersionsOfReleases(t *testing.T) {
-	for _, version := range []string{"", "dev", "v1.2.3", "1.2", "01.2.3", "1.2.3+build", "1.2.3-", "1.2.3; rm -r .", "1.2.3\n"} {
+	for _, version := range []string{"", "dev", "v1.2.3", "1.2", "01.2.3", "1.2.3+build", "1.2.3-", "1.2.3; rm -r .",
+		"1.2.3\n"} {
 		if err := release(t.Context(), version, t.TempDir()); err == nil || !strings.Contains(err.Error(), "VERSION is") {
 			t.Errorf("version %q: %v", version, err)
 		}
 	}
 	directory := t.TempDir()
 	write(t, filepath.Join(directory, "old.tgz"), "")
-	if err := release(t.Context(), "1.2.3-rc.1", directory); err == nil || !strings.Contains(err.Error(), "has files already") {
+	if err := release(t.Context(), "1.2.3-rc.1", directory); err == nil ||
+		!strings.Contains(err.Error(), "has files already") {
 		t.Errorf("a directory with files was taken: %v", err)
 	}
 }
@@ -47,7 +49,8 @@ func TestTheArchiveOfTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest, err := outer.IndexManifest()
-	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3" {
+	if err != nil || len(manifest.Manifests) != 1 ||
+		manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3" {
 		t.Fatalf("the layout has %+v; %v", manifest, err)
 	}
 	want, err := sampleIndex(t).Digest()
@@ -72,7 +75,8 @@ func TestTheArchiveOfTheImage(t *testing.T) {
 }
 
 func TestOrderOfVersions(t *testing.T) {
-	ascending := []string{"0.9.0", "0.10.0", "1.0.0-1", "1.0.0-2", "1.0.0-10", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-rc.2", "1.0.0-rc.10", "1.0.0", "1.0.1-rc.1"}
+	ascending := []string{"0.9.0", "0.10.0", "1.0.0-1", "1.0.0-2", "1.0.0-10", "1.0.0-alpha", "1.0.0-alpha.1",
+		"1.0.0-rc.2", "1.0.0-rc.10", "1.0.0", "1.0.1-rc.1"}
 	for i, a := range ascending {
 		for j, b := range ascending {
 			if got := before(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
@@ -85,7 +89,8 @@ func TestOrderOfVersions(t *testing.T) {
 func TestTheReleaseBefore(t *testing.T) {
 	tags := []string{"v0.11.0", "v0.12.0", "v0.12.0-rc.1", "v0.12.0-rc.2", "v0.9.0", "vague"}
 	for version, want := range map[string]string{
-		"0.9.0": "", "0.11.1": "v0.11.0", "0.12.0-rc.1": "v0.11.0", "0.12.0-rc.2": "v0.12.0-rc.1", "0.12.0": "v0.11.0", "0.13.0": "v0.12.0", "0.13.0-rc.1": "v0.12.0",
+		"0.9.0": "", "0.11.1": "v0.11.0", "0.12.0-rc.1": "v0.11.0", "0.12.0-rc.2": "v0.12.0-rc.1", "0.12.0": "v0.11.0",
+		"0.13.0": "v0.12.0", "0.13.0-rc.1": "v0.12.0",
 	} {
 		if got := formerOf(version, tags); got != want {
 			t.Errorf("%s comes after %q, want %q", version, got, want)
@@ -99,7 +104,8 @@ func emptyRepository(t *testing.T) (git func(arguments ...string), commit func(m
 	t.Chdir(t.TempDir())
 	git = func(arguments ...string) {
 		t.Helper()
-		command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, arguments...)...)
+		command := exec.CommandContext(t.Context(), "git",
+			append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, arguments...)...)
 		command.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v: %s", arguments, err, output)
@@ -131,7 +137,8 @@ func TestWhatIsReleased(t *testing.T) {
 	commit("second", "# Upgrade\n\n- new\n")
 	git("tag", "v0.11.0")
 	_, history, err = ofCommit(t.Context(), "0.11.0")
-	if err != nil || history.Former != "v0.10.0" || !slices.Equal(history.Commits, []string{"second"}) || !slices.Contains(history.Upgrade, "- new") {
+	if err != nil || history.Former != "v0.10.0" || !slices.Equal(history.Commits, []string{"second"}) ||
+		!slices.Contains(history.Upgrade, "- new") {
 		t.Errorf("a later one has %+v; %v", history, err)
 	}
 	write(t, "docs/upgrade.md", "# Changed\n")
@@ -154,7 +161,8 @@ func TestNotesAreTheSameHoweverGitIsConfigured(t *testing.T) {
 	git("tag", "v0.12.0-rc.2")
 	git("tag", "v0.12.0")
 	_, history, err := ofCommit(t.Context(), "0.12.0")
-	if err != nil || !slices.Equal(history.Commits, []string{"third"}) || !slices.Equal(history.Upgrade, []string{"- newer"}) {
+	if err != nil || !slices.Equal(history.Commits, []string{"third"}) ||
+		!slices.Equal(history.Upgrade, []string{"- newer"}) {
 		t.Errorf("with git configured otherwise: %+v; %v", history, err)
 	}
 }
@@ -169,7 +177,8 @@ func TestWhatIsInNoCommitIsNotReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		write(t, name, "")
-		if _, _, err := ofCommit(t.Context(), "0.12.0"); !errors.Is(err, errUncommitted) || !strings.Contains(err.Error(), name) {
+		if _, _, err := ofCommit(t.Context(), "0.12.0"); !errors.Is(err, errUncommitted) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("a tree with %s was released: %v", name, err)
 		}
 		if err := os.Remove(name); err != nil {

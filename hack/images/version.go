@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// version is what programs report about themselves.
+// version has what programs report about themselves.
 type version struct {
 	// version is that of the charts.
 	version string
@@ -21,8 +21,8 @@ type version struct {
 // controllerChart has the version that both charts, the image and the manager's own label share.
 const controllerChart = "charts/gha-runner-scale-set-controller/Chart.yaml"
 
-// versionOf reads the version from the chart and asks git for the commit of the tree. Without git, as in an export of the
-// tree, the commit is unknown.
+// versionOf reads the version from the chart and asks git for the commit of the tree. Without git, as in an export of
+// the tree, the commit is unknown.
 func versionOf(ctx context.Context) (version, error) {
 	content, err := os.ReadFile(controllerChart)
 	if err != nil {

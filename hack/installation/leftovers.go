@@ -23,12 +23,16 @@ var (
 		v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"), v1alpha1.GroupVersion.WithKind("EphemeralRunner"),
 	}
 	RunnerKinds = []schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Secret"),
+		v1alpha1.GroupVersion.WithKind("EphemeralRunner"), corev1.SchemeGroupVersion.WithKind("Pod"),
+		corev1.SchemeGroupVersion.WithKind("Secret"),
 	}
 )
 
-// List returns the objects of a kind. It fails if the cluster does not have the kind; the error says so to IsUnknownKind.
-func List(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+// List returns the objects of a kind. It fails if the cluster does not have the kind; the error says so to
+// IsUnknownKind.
+func List(
+	ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption,
+) ([]metav1.PartialObjectMetadata, error) {
 	var found metav1.PartialObjectMetadataList
 	found.SetGroupVersionKind(kind)
 	if err := c.List(ctx, &found, options...); err != nil {

@@ -1,5 +1,5 @@
-// Package installation is what the demonstration and the tests have in common: kubectl and helm for a cluster, charts that are installed with
-// values, and what is left of the product afterwards. hack/site and test/rig are built on it.
+// Package installation has what the demonstration and the tests have in common: kubectl and helm for a cluster, charts
+// that are installed with values, and what is left of the product afterwards. hack/site and test/rig are built on it.
 package installation
 
 import (
@@ -67,7 +67,8 @@ func (t Tools) run(ctx context.Context, name string, arguments []string) (string
 	var output, complaint strings.Builder
 	command.Stdout, command.Stderr = &output, &complaint
 	if err := command.Run(); err != nil {
-		return output.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(arguments, " "), err, strings.TrimSpace(complaint.String()))
+		return output.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(arguments, " "), err,
+			strings.TrimSpace(complaint.String()))
 	}
 	return output.String(), nil
 }

@@ -1,8 +1,10 @@
-// Command kubernetes is every program a test cluster is made of in one binary: etcd and the two programs that save and restore
-// its data, the control plane, the node agents and kubectl. The name it is called by, or its first argument, chooses the program.
+// Command kubernetes is every program a test cluster is made of in one binary: etcd and the two programs that save and
+// restore its data, the control plane, the node agents and kubectl. The name it is called by, or its first argument,
+// chooses the program.
 //
 // They share almost all of their code, so one binary builds in a third of the time and takes a fifth of the disk that
-// seven would. The module is separate from the project's own because its dependency pins are those of Kubernetes itself.
+// seven would. The module is separate from the project's own because its dependency pins are those of Kubernetes
+// itself.
 package main
 
 import (

@@ -37,7 +37,8 @@ func write(output io.Writer) error {
 			source = metric.Source
 			fmt.Fprintf(text, "\n## Of the %s\n\n| name | type | labels | what |\n|---|---|---|---|\n", source)
 		}
-		fmt.Fprintf(text, "| `%s` | %s | %s | %s |\n", metric.Name, metric.Type(), strings.Join(metric.Labels, ", "), metric.Help)
+		fmt.Fprintf(text, "| `%s` | %s | %s | %s |\n", metric.Name, metric.Type(), strings.Join(metric.Labels, ", "),
+			metric.Help)
 	}
 	_, err := io.WriteString(output, text.String())
 	return err

@@ -1,11 +1,13 @@
-// Command mutation tests tests: it changes code in small ways, one at a time, and names the changes that no test notices. `make mutation`
-// runs it for the packages whose decisions cost runners and jobs. It is not part of the gate: each change takes a run of the tests.
+// Command mutation tests tests: it changes code in small ways, one at a time, and names the changes that no test
+// notices. `make mutation` runs it for the packages whose decisions cost runners and jobs. It is not part of the gate:
+// each change takes a run of the tests.
 //
 //	go run ./hack/mutation internal/controller/ephemeralrunner/rules
 //	go run ./hack/mutation -tests ./internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunnerset/scaling/slots.go
 //
-// The tests are those of the parent directory and everything below it, because a room is tested through its controller; of a package
-// that stands alone, its own. Files stay as they are: Go takes the changed one as an overlay. A change that doesn't compile is not counted.
+// The tests are those of the parent directory and everything below it, because a room is tested through its controller;
+// of a package that stands alone, its own. Files stay as they are: Go takes the changed one as an overlay. A change
+// that doesn't compile is not counted.
 package main
 
 import (
@@ -24,7 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// outcome is what became of a mutant.
+// outcome says what became of a mutant.
 type outcome int
 
 const (
@@ -34,7 +36,8 @@ const (
 )
 
 func main() {
-	tests := flag.String("tests", "", "packages whose tests have to notice (default: those below the parent directory, if that is a package)")
+	tests := flag.String("tests", "",
+		"packages whose tests have to notice (default: those below the parent directory, if that is a package)")
 	limit := flag.Duration("timeout", 3*time.Minute, "time for the tests; a change that makes them take longer is noticed")
 	workers := flag.Int("workers", 2, "changes that are tested at a time")
 	flag.Parse()
@@ -93,7 +96,8 @@ func mutate(ctx context.Context, target, tests string, limit time.Duration, work
 	for _, each := range outcomes {
 		count[each]++
 	}
-	fmt.Printf("%s: %d of %d changes noticed, %d did not compile\n", target, count[killed], count[killed]+count[survived], count[invalid])
+	fmt.Printf("%s: %d of %d changes noticed, %d did not compile\n", target, count[killed], count[killed]+count[survived],
+		count[invalid])
 	return nil
 }
 
@@ -147,7 +151,8 @@ func try(ctx context.Context, m mutant, tests string, limit time.Duration) (outc
 	if err != nil {
 		return invalid, err
 	}
-	if err := errors.Join(os.WriteFile(changed, []byte(m.apply(source)), 0o600), os.WriteFile(overlay, replacements, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(changed, []byte(m.apply(source)), 0o600),
+		os.WriteFile(overlay, replacements, 0o600)); err != nil {
 		return invalid, err
 	}
 	if exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "./"+filepath.Dir(m.file)).Run() != nil {
@@ -161,7 +166,8 @@ func try(ctx context.Context, m mutant, tests string, limit time.Duration) (outc
 
 // test runs the tests until the first failure and returns what they print.
 func test(ctx context.Context, overlay, tests string, limit time.Duration) (string, error) {
-	command := exec.CommandContext(ctx, "go", "test", "-overlay="+overlay, "-vet=off", "-failfast", "-timeout", limit.String(), tests)
+	command := exec.CommandContext(ctx, "go", "test", "-overlay="+
+		overlay, "-vet=off", "-failfast", "-timeout", limit.String(), tests)
 	output, err := command.CombinedOutput()
 	return string(output), err
 }

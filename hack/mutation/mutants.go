@@ -14,7 +14,7 @@ type mutant struct {
 	// offset and length are the bytes that are replaced by text.
 	offset, length int
 	text           string
-	// before is what is replaced, for the report.
+	// before is the text that is replaced, for the report.
 	before string
 }
 
@@ -29,11 +29,13 @@ func (m mutant) apply(source []byte) string {
 
 // swapped are operators that decide, each with one that decides a little differently.
 var swapped = map[token.Token]token.Token{
-	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
+	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
+	token.GEQ:  token.GTR,
 	token.LAND: token.LOR, token.LOR: token.LAND, token.ADD: token.SUB, token.SUB: token.ADD,
 }
 
-// mutantsOf returns every change of a file: another operator, a negation less, the other boolean, a condition that is negated.
+// mutantsOf returns every change of a file: another operator, a negation less, the other boolean, a condition that is
+// negated.
 func mutantsOf(file string, source []byte) ([]mutant, error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, source, 0)

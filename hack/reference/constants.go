@@ -12,8 +12,12 @@ import (
 
 // lists are the files of the API package whose constants users see.
 var lists = []struct{ file, prefix, title, intro string }{
-	{"conditions.go", "Condition", "Conditions", "Types of `status.conditions` of the four kinds. Each has a status, a reason, a message with cause and next step, the generation it is about, and the time it changed."},
-	{"reasons.go", "Reason", "Reasons", "The reasons by which programs decide; your alerts may, too. A condition can have others: the pod's own, such as `ImagePullBackOff`, and words for an ordinary state, such as `Listening`."},
+	{"conditions.go", "Condition", "Conditions",
+		"Types of `status.conditions` of the four kinds. Each has a status, a reason, a message with cause and next step, " +
+			"the generation it is about, and the time it changed."},
+	{"reasons.go", "Reason", "Reasons",
+		"The reasons by which programs decide; your alerts may, too. A condition can have others: the pod's own, such as " +
+			"`ImagePullBackOff`, and words for an ordinary state, such as `Listening`."},
 }
 
 // writeConstants appends a table of each list.
@@ -29,8 +33,8 @@ func writeConstants(page *strings.Builder) error {
 	return nil
 }
 
-// constants returns value and meaning of each string constant in a Go file. A constant without a comment shares that of the one
-// before it. It fails if there is none.
+// constants returns value and meaning of each string constant in a Go file. A constant without a comment shares that of
+// the one before it. It fails if there is none.
 func constants(file, prefix string) ([][]string, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -52,13 +56,15 @@ func constants(file, prefix string) ([][]string, error) {
 			if err != nil || comment == "" {
 				return nil, fmt.Errorf("%s: %s is not a string constant with a comment", file, constant.Names[0].Name)
 			}
-			rows = append(rows, []string{code(value), cell(strings.ReplaceAll(meaning(comment, constant.Names[0].Name), prefix, ""))})
+			rows = append(rows, []string{code(value),
+				cell(strings.ReplaceAll(meaning(comment, constant.Names[0].Name), prefix, ""))})
 		}
 	}
 	return rows, nil
 }
 
-// meaning returns a comment without the name that it begins with. The next word is capitalized unless it is a field's name.
+// meaning returns a comment without the name that it begins with. The next word is capitalized unless it is a field's
+// name.
 func meaning(comment, name string) string {
 	for _, beginning := range []string{name + ": ", name + " is ", name + " "} {
 		rest, found := strings.CutPrefix(comment, beginning)

@@ -52,14 +52,16 @@ func (d descriptions) write(page *strings.Builder, raw []byte) error {
 	}
 	kind, version := definition.Spec.Names.Kind, definition.Spec.Versions[0]
 	root := version.Schema.OpenAPIV3Schema
-	fmt.Fprintf(page, "\n## %s\n\n%s Short name: %s.\n", kind, cell(meaning(root.Description, kind)), code(definition.Spec.Names.ShortNames[0]))
+	fmt.Fprintf(page, "\n## %s\n\n%s Short name: %s.\n", kind, cell(meaning(root.Description, kind)),
+		code(definition.Spec.Names.ShortNames[0]))
 	for _, part := range []string{"spec", "status"} {
 		rows, err := d.rows(kind, part, root.Properties[part])
 		if err != nil {
 			return err
 		}
 		object := root.Properties[part]
-		fmt.Fprintf(page, "\n### %s: %s\n\n%s\n", kind, part, cell(meaning(object.Description, kind+strings.ToUpper(part[:1])+part[1:])+rules(object)))
+		fmt.Fprintf(page, "\n### %s: %s\n\n%s\n", kind, part,
+			cell(meaning(object.Description, kind+strings.ToUpper(part[:1])+part[1:])+rules(object)))
 		table(page, []string{"field", "type", "default", ""}, rows)
 	}
 	fmt.Fprintf(page, "\n### %s: columns\n", kind)
@@ -79,8 +81,8 @@ func columns(defined []apiextensionsv1.CustomResourceColumnDefinition) [][]strin
 	return rows
 }
 
-// descriptions remembers, by the fields of an object, where these have been described, so that those of a proxy are spelled out
-// once and not seven times.
+// descriptions remembers, by the fields of an object, where these have been described, so that those of a proxy are
+// spelled out a single time and not seven times.
 type descriptions map[string]string
 
 // rows returns the rows of everything below an object. It fails if a field has no description.

@@ -65,10 +65,12 @@ func flags() (string, error) {
 		fmt.Fprintf(page, "\n## manager %s\n", command)
 		table(page, []string{"flag", "type", "default", ""}, rows)
 	}
-	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, and with %d if they could not do their work.\n",
+	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, and with "+
+		"%d if they could not do their work.\n",
 		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
 	var usage bytes.Buffer
-	if _, err := history.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage); !errors.Is(err, flag.ErrHelp) {
+	_, err := history.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage)
+	if !errors.Is(err, flag.ErrHelp) {
 		return "", fmt.Errorf("ask the ledger for its flags: %w", err)
 	}
 	rows, _, err := parseUsage(usage.String(), "--")
@@ -80,7 +82,8 @@ func flags() (string, error) {
 	page.WriteString(environment)
 	for _, variable := range [][2]string{
 		{config.PathVariable, "path of its settings; the manager sets it"},
-		{config.HealthAddressVariable, fmt.Sprintf("address of `/healthz` and `/readyz`, `:%d` by default", config.HealthPort)},
+		{config.HealthAddressVariable, fmt.Sprintf("address of `/healthz` and `/readyz`, `:%d` by default",
+			config.HealthPort)},
 		{config.MetricsAddressVariable, "address of its metrics, instead of the one in the settings"},
 	} {
 		fmt.Fprintf(page, "| `%s` | listener | %s |\n", variable[0], variable[1])
@@ -90,7 +93,8 @@ func flags() (string, error) {
 
 func writeManager(page *strings.Builder) error {
 	var usage bytes.Buffer
-	if _, err := manager.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage); !errors.Is(err, flag.ErrHelp) {
+	_, err := manager.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage)
+	if !errors.Is(err, flag.ErrHelp) {
 		return fmt.Errorf("ask the manager for its flags: %w", err)
 	}
 	rows, ignored, err := parseUsage(usage.String(), "--")
@@ -98,7 +102,8 @@ func writeManager(page *strings.Builder) error {
 		return err
 	}
 	table(page, []string{"flag", "type", "default", ""}, rows)
-	fmt.Fprintf(page, "\nThese flags of actions-runner-controller are accepted and do nothing, so that its command lines work: %s.\n",
+	fmt.Fprintf(page, "\nThese flags of actions-runner-controller are accepted and do nothing, so that its command "+
+		"lines work: %s.\n",
 		strings.Join(ignored, ", "))
 	return nil
 }
@@ -106,8 +111,8 @@ func writeManager(page *strings.Builder) error {
 // one matches a flag as package flag prints it.
 var one = regexp.MustCompile(`(?m)^  -([a-z0-9-]+)(?: ([a-z0-9]+))?(?:\n    )?\t(.*?)(?: \(default (.*)\))?$`)
 
-// parseUsage turns what package flag prints into rows, with the dashes that users write. Flags without effect are only named. It
-// fails if it does not understand a flag.
+// parseUsage turns what package flag prints into rows, with the dashes that users write. Flags without effect are only
+// named. It fails if it does not understand a flag.
 func parseUsage(usage, dashes string) (rows [][]string, ignored []string, err error) {
 	found := one.FindAllStringSubmatch(usage, -1)
 	if want := strings.Count(usage, "\n  -"); len(found) != want {

@@ -1,6 +1,6 @@
 // Command reference writes docs/crds.md and docs/flags.md from the code: the fields of the four kinds from their
-// CustomResourceDefinitions, conditions and reasons from the constants of the API package, flags from the programs' own usage.
-// hack/generate.sh runs it in the project's root:
+// CustomResourceDefinitions, conditions and reasons from the constants of the API package, flags from the programs' own
+// usage. hack/generate.sh runs it in the project's root:
 //
 //	go run ./hack/reference
 package main

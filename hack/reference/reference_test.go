@@ -94,7 +94,8 @@ func TestDefinitionWantsDescriptions(t *testing.T) {
 
 func TestMeaning(t *testing.T) {
 	for comment, want := range map[string]string{
-		"X: it works.": "It works.", "X is the word.": "The word.", "X: githubConfigUrl is wrong.": "githubConfigUrl is wrong.", "Both work.": "Both work.",
+		"X: it works.": "It works.", "X is the word.": "The word.",
+		"X: githubConfigUrl is wrong.": "githubConfigUrl is wrong.", "Both work.": "Both work.",
 	} {
 		if got := meaning(comment, "X"); got != want {
 			t.Errorf("meaning of %q is %q, want %q", comment, got, want)
@@ -109,7 +110,8 @@ func TestParseUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := [][]string{{"`--n`", "string", "`all`", "its name"}, {"`--v`", "boolean", "", "say more"}, {"`--wait`", "duration", "`10s`", "how long"}}
+	want := [][]string{{"`--n`", "string", "`all`", "its name"}, {"`--v`", "boolean", "", "say more"},
+		{"`--wait`", "duration", "`10s`", "how long"}}
 	if difference := cmp.Diff(want, rows); difference != "" {
 		t.Errorf("rows (-want +got):\n%s", difference)
 	}

@@ -36,8 +36,8 @@ func kindOf(field apiextensionsv1.JSONSchemaProps) string {
 	return field.Type
 }
 
-// summed reports whether an object is shown in one row. Kubernetes documents its own types, and labels and annotations need no
-// more.
+// summed reports whether an object is shown in one row. Kubernetes documents its own types, and labels and annotations
+// need no more.
 func summed(field apiextensionsv1.JSONSchemaProps) bool {
 	return isConditions(field) || isPodTemplate(field) || isClaimSpec(field) || field.XMapType != nil ||
 		slices.Equal(sortedKeys(field.Properties), []string{"annotations", "labels"})
@@ -63,8 +63,8 @@ func isConditions(field apiextensionsv1.JSONSchemaProps) bool {
 	return found
 }
 
-// stated matches a default in a description, which the manager applies. A default in the schema would be written into objects and
-// stay there when the next version has another.
+// stated matches a default in a description, which the manager applies. A default in the schema would be written into
+// objects and stay there when the next version has another.
 var stated = regexp.MustCompile(` ?\bDefault ([^ ]+)\.`)
 
 // split returns a field's description without its default, and the default, from the schema or the description.

@@ -11,17 +11,18 @@ var judged = []string{"cmd", "github", "internal"}
 // limits are the most that a package may have. Zero in an entry of exceptions means the limit of all packages.
 type limits struct {
 	files int
-	// arrows is how many other files of its package a file may use, on average.
+	// A file may use so many other files of its package, on average.
 	arrows float64
-	// fragments is how many private functions of at most fragmentLines may be used a single time, in another file.
+	// So many private functions of at most fragmentLines may be used a single time, in another file.
 	fragments int
 }
 
-// wanted holds for each package that has no exception: ten files can be kept in mind, and a file that uses two or three others can be
-// read without them.
+// wanted holds for each package that has no exception: ten files can be kept in mind, and a file that uses two or three
+// others can be read without them.
 var wanted = limits{files: 10, arrows: 2.5}
 
-// exceptions have what packages measured that were cut before there was a limit. An entry may fall and go, and never rises; none is added.
+// exceptions have what packages measured that were cut before there was a limit. An entry may fall and go, and never
+// rises; none is added.
 var exceptions = map[string]limits{
 	"internal/fakegithub":        {files: 23, arrows: 4.7, fragments: 18},
 	"internal/fakegithub/state":  {files: 15, arrows: 5.4, fragments: 6},
@@ -40,17 +41,19 @@ func limitsOf(directory string) limits {
 	}
 }
 
-// beyond says in which ways the package exceeds its limits.
+// beyond names the limits that the package exceeds.
 func (p *measured) beyond(most limits) (exceeded []string) {
 	if p.Files > most.files {
 		exceeded = append(exceeded, fmt.Sprintf("has %d files, at most %d are allowed", p.Files, most.files))
 	}
 	const rounding = 0.05 // exceptions are written with one digit
 	if p.arrowsPerFile() > most.arrows+rounding {
-		exceeded = append(exceeded, fmt.Sprintf("has files that use %.1f others on average, at most %.1f are allowed", p.arrowsPerFile(), most.arrows))
+		exceeded = append(exceeded, fmt.Sprintf("has files that use %.1f others on average, at most %.1f are allowed",
+			p.arrowsPerFile(), most.arrows))
 	}
 	if len(p.Fragments) > most.fragments {
-		exceeded = append(exceeded, fmt.Sprintf("has %d short functions that are used a single time, in another file, at most %d are allowed: "+
+		exceeded = append(exceeded, fmt.Sprintf("has %d short functions that are used a single time, in another file, at "+
+			"most %d are allowed: "+
 			"join them with their callers (-list names them)", len(p.Fragments), most.fragments))
 	}
 	return exceeded

@@ -16,7 +16,7 @@ import (
 // fragmentLines is the longest body of a function that might as well stand where it is used.
 const fragmentLines = 8
 
-// measured is what is known of one package.
+// measured has what is known of one package.
 type measured struct {
 	Directory string `json:"directory"`
 	Files     int    `json:"files"`
@@ -46,7 +46,8 @@ func measureAll(roots []string) ([]measured, error) {
 				return err
 			case entry.IsDir() && entry.Name() == "testdata":
 				return filepath.SkipDir
-			case entry.IsDir(), filepath.Ext(name) != ".go", strings.HasSuffix(name, "_test.go"), strings.HasPrefix(entry.Name(), "zz_generated"):
+			case entry.IsDir(), filepath.Ext(name) != ".go", strings.HasSuffix(name, "_test.go"),
+				strings.HasPrefix(entry.Name(), "zz_generated"):
 				return nil
 			}
 			directory := filepath.ToSlash(filepath.Dir(name))
@@ -110,7 +111,10 @@ func measure(directory string, names []string) (measured, error) {
 			}
 		}
 	}
-	slices.SortFunc(p.Fragments, func(a, b fragment) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(p.Fragments, func(a, b fragment) int {
+		return cmp.Or(cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Name, b.Name))
+	})
 	return p, nil
 }
 

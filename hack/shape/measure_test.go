@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The package has two files. a.go uses a function, a method and a type of b.go, which uses nothing of a.go's: a field and a
-// parameter that have the name of a function are no uses.
+// The package has two files. a.go uses a function, a method and a type of b.go, which uses nothing of a.go's: a field
+// and a parameter that have the name of a function are no uses.
 func TestMeasure(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

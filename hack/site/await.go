@@ -17,9 +17,11 @@ const (
 
 const askEvery = 100 * time.Millisecond
 
-// Await calls ask until nothing is missing, and reports what is. At the deadline, the error says what ask last found missing. An error of ask ends the
-// wait.
-func (s *Site) Await(ctx context.Context, what string, limit time.Duration, ask func() (missing string, err error)) error {
+// Await calls ask until nothing is missing, and reports what is. At the deadline, the error says what ask last found
+// missing. An error of ask ends the wait.
+func (s *Site) Await(
+	ctx context.Context, what string, limit time.Duration, ask func() (missing string, err error),
+) error {
 	missing := "not asked yet"
 	err := wait.PollUntilContextTimeout(ctx, askEvery, limit, true, func(context.Context) (bool, error) {
 		if s.Failed != nil {

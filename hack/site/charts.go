@@ -31,8 +31,8 @@ func (s *Site) ControllerValues() Values {
 	}
 }
 
-// ScaleSetValues returns what a user of the real GitHub would set as well, except for the runner's image and the short grace
-// period.
+// ScaleSetValues returns what a user of the real GitHub would set as well, except for the runner's image and the short
+// grace period.
 func (s *Site) ScaleSetValues(name string, minRunners, maxRunners int) Values {
 	return Values{
 		"githubConfigUrl":    s.GitHubURL + "/" + Organization,
@@ -59,8 +59,8 @@ func splitImage(image string) (repository, tag string) {
 	return image, "latest"
 }
 
-// Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller, that is its pod; for a
-// scale set, its condition Ready, but only if it exists already when Helm looks.
+// Install runs helm upgrade --install and waits until what the chart starts is ready: for the controller, that is its
+// pod; for a scale set, its condition Ready, but only if it exists already when Helm looks.
 func (s *Site) Install(ctx context.Context, release, chart, namespace string, values Values) error {
 	s.Report("helm waits until all of %s is ready, for at most %s", release, HelmLimit)
 	return s.Apply(ctx, release, chart, namespace, values, "--wait", "--timeout="+HelmLimit.String())
@@ -69,7 +69,8 @@ func (s *Site) Install(ctx context.Context, release, chart, namespace string, va
 // Apply is Install with the given options of helm instead of those for waiting.
 func (s *Site) Apply(ctx context.Context, release, chart, namespace string, values Values, options ...string) error {
 	_, err := s.HelmWith(ctx, values, append([]string{
-		"upgrade", "--install", release, filepath.Join(s.Root, "charts", chart), "--namespace=" + namespace, "--create-namespace",
+		"upgrade", "--install", release, filepath.Join(s.Root, "charts", chart), "--namespace=" +
+			namespace, "--create-namespace",
 	}, options...)...)
 	return err
 }

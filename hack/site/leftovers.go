@@ -30,10 +30,14 @@ var (
 )
 
 // list returns the objects of a kind, as installation.List does.
-type list func(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error)
+type list func(
+	ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption,
+) ([]metav1.PartialObjectMetadata, error)
 
 // listKnown finds no objects of a kind that the cluster does not have: the kinds go with the controller's chart.
-func listKnown(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+func listKnown(
+	ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption,
+) ([]metav1.PartialObjectMetadata, error) {
 	objects, err := installation.List(ctx, c, kind, options...)
 	if installation.IsUnknownKind(err) {
 		return nil, nil
@@ -43,7 +47,8 @@ func listKnown(ctx context.Context, c client.Client, kind schema.GroupVersionKin
 
 // left describes the objects of the kinds of which keep is false.
 func (l list) left(
-	ctx context.Context, c client.Client, kinds []schema.GroupVersionKind, keep func(metav1.PartialObjectMetadata) bool, options ...client.ListOption,
+	ctx context.Context, c client.Client, kinds []schema.GroupVersionKind, keep func(metav1.PartialObjectMetadata) bool,
+	options ...client.ListOption,
 ) ([]string, error) {
 	var found []string
 	for _, kind := range kinds {
@@ -56,19 +61,22 @@ func (l list) left(
 	return found, nil
 }
 
-// RunnersLeft lists what is left of runners in a namespace: EphemeralRunners, their pods, and the Secrets with JIT configs.
+// RunnersLeft lists what is left of runners in a namespace: EphemeralRunners, their pods, and the Secrets with JIT
+// configs.
 func RunnersLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	return list(installation.List).left(ctx, c, installation.RunnerKinds, func(object metav1.PartialObjectMetadata) bool {
-		ofRunner := slices.ContainsFunc(object.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
+		ofRunner := slices.ContainsFunc(object.OwnerReferences,
+			func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
 		return object.Kind != "EphemeralRunner" && !ofRunner
 	}, client.InNamespace(namespace))
 }
 
-// EverythingLeft lists what is left of the charts and the controller, in these namespaces and among cluster-scoped objects. The kinds themselves
-// may be gone.
+// EverythingLeft lists what is left of the charts and the controller, in these namespaces and among cluster-scoped
+// objects. The kinds themselves may be gone.
 func EverythingLeft(ctx context.Context, c client.Client, namespaces ...string) ([]string, error) {
 	found, err := list(listKnown).left(ctx, c, clusterKinds, func(object metav1.PartialObjectMetadata) bool {
-		return !strings.HasPrefix(object.Name, ControllerName) && !strings.HasSuffix(object.Name, "."+v1alpha1.GroupVersion.Group)
+		return !strings.HasPrefix(object.Name, ControllerName) &&
+			!strings.HasSuffix(object.Name, "."+v1alpha1.GroupVersion.Group)
 	})
 	for _, namespace := range namespaces {
 		if err != nil {
@@ -88,6 +96,7 @@ func NamespaceLeft(ctx context.Context, c client.Client, namespace string) ([]st
 
 func (l list) inNamespace(ctx context.Context, c client.Client, namespace string) ([]string, error) {
 	return l.left(ctx, c, namespacedKinds, func(object metav1.PartialObjectMetadata) bool {
-		return (object.Kind == "ServiceAccount" && object.Name == "default") || (object.Kind == "ConfigMap" && object.Name == "kube-root-ca.crt")
+		return (object.Kind == "ServiceAccount" && object.Name == "default") ||
+			(object.Kind == "ConfigMap" && object.Name == "kube-root-ca.crt")
 	}, client.InNamespace(namespace))
 }

@@ -14,12 +14,14 @@ type without struct{ client.Client }
 
 func (without) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if kind := list.GetObjectKind().GroupVersionKind(); kind.Group == "actions.github.com" {
-		return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}, SearchedVersions: []string{kind.Version}}
+		return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind},
+			SearchedVersions: []string{kind.Version}}
 	}
 	return nil
 }
 
-// Kinds may be gone once everything is uninstalled. Before, a cluster without them has no runners only because it is the wrong one.
+// Kinds may be gone when everything is uninstalled. Before, a cluster without them has no runners only because it is
+// the wrong one.
 func TestKindsAreMissingOnlyAtTheEnd(t *testing.T) {
 	if left, err := EverythingLeft(t.Context(), without{}, "a"); err != nil || len(left) > 0 {
 		t.Errorf("after the kinds are gone, there is left: %v, %v", left, err)

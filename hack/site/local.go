@@ -15,13 +15,14 @@ import (
 // Step runs do and shows its name and what it writes to progress.
 type Step func(name string, do func(progress io.Writer) error) error
 
-// Names of images. Those of the product and of the demonstration are built on this machine; hack/images says what is in them.
+// Names of images. Those of the product and of the demonstration are built on this machine; hack/images says what is in
+// them.
 const (
 	// LocalImage is the product's if no registry is involved.
 	LocalImage = "localhost/harrier/gha-runner-scale-set-controller:dev"
 	// DemoSuffix follows the product's tag in the name of the image with GitHub and runner.
 	DemoSuffix = "-demo"
-	// StandInImage is what tests of container modes run instead of the real runner's image.
+	// StandInImage is the image that tests of container modes run instead of the real runner's.
 	StandInImage = LocalImage + "-stand-in"
 	// DockerImage is the full name of the chart's image for its Docker daemon.
 	DockerImage = "docker.io/library/docker:dind"
@@ -34,8 +35,9 @@ type Image struct {
 	Names  []string
 }
 
-// Local starts a cluster on this machine, and the simulated GitHub as a process beside it. more are images in addition to those
-// of product and demonstration. An error may come with a site that was made in part, which the caller has to take down.
+// Local starts a cluster on this machine, and the simulated GitHub as a process beside it. more are images in addition
+// to those of product and demonstration. An error may come with a site that was made in part, which the caller has to
+// take down.
 func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, error) {
 	images, err := prepare(ctx, root, step, more)
 	if err != nil {
@@ -50,7 +52,8 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 		return nil, err
 	}
 	local := &Site{
-		Root: root, Tools: installation.Tools{Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig()}, Logs: started.LogDir(),
+		Root: root, Tools: installation.Tools{Programs: started.ProgramDir(), Kubeconfig: started.Kubeconfig()},
+		Logs:         started.LogDir(),
 		ProductImage: LocalImage, DemoImage: LocalImage + DemoSuffix, PullPolicy: "Never",
 		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
 	}
@@ -60,8 +63,8 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 	return local, err
 }
 
-// prepare does everything that takes long the first time on a machine, before anything is started. It returns the directories of the
-// images, as buildImages does.
+// prepare does everything that takes long the first time on a machine, before anything is started. It returns the
+// directories of the images, as buildImages does.
 func prepare(ctx context.Context, root string, step Step, more []Image) ([]string, error) {
 	err := step("packages of this machine", func(progress io.Writer) error { return cluster.Preflight(ctx, progress) })
 	if err != nil {
@@ -85,7 +88,8 @@ func prepare(ctx context.Context, root string, step Step, more []Image) ([]strin
 // buildImages returns the directories of the images: first the product's, then the demonstration's.
 func buildImages(ctx context.Context, root string, progress io.Writer, more []Image) ([]string, error) {
 	var directories []string
-	for _, each := range append([]Image{{"product", []string{LocalImage}}, {"demo", []string{LocalImage + DemoSuffix}}}, more...) {
+	for _, each := range append([]Image{{"product", []string{LocalImage}}, {"demo", []string{LocalImage + DemoSuffix}}},
+		more...) {
 		directory, err := cluster.Image(ctx, root, progress, each.Recipe, each.Names...)
 		if err != nil {
 			return nil, err
@@ -114,7 +118,8 @@ func (s *Site) furnish(ctx context.Context, started *cluster.Cluster, images []s
 	return s.AwaitGitHub(ctx)
 }
 
-// freeAddress lets the kernel choose a port. If somebody else takes it before GitHub listens, GitHub ends and its log says so.
+// freeAddress lets the kernel choose a port. If somebody else takes it before GitHub listens, GitHub ends and its log
+// says so.
 func freeAddress(host string) (string, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package site prepares what the product needs to run: a cluster, a simulated GitHub (internal/fakegithub), and the images of
-// this tree. It installs both charts there, waits with deadlines whose errors say what is missing, and finds what is left after
-// an uninstallation. hack/demo and test/e2e are built on it.
+// Package site prepares what the product needs to run: a cluster, a simulated GitHub (internal/fakegithub), and the
+// images of this tree. It installs both charts there, waits with deadlines whose errors say what is missing, and finds
+// what is left after an uninstallation. hack/demo and test/e2e are built on it.
 package site
 
 import (
@@ -43,7 +43,8 @@ type Site struct {
 	Down func(context.Context) error
 	// Leave gives up the site and keeps it running.
 	Leave func()
-	// AddNode starts a second node and returns its name. It has the taint cluster.SecondNodeTaint. Nil if the site can't.
+	// AddNode starts a second node and returns its name. It has the taint cluster.SecondNodeTaint. Nil if the site
+	// can't.
 	AddNode func(context.Context) (string, error)
 }
 

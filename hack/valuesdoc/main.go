@@ -1,6 +1,6 @@
-// Command valuesdoc writes docs/values-<chart>.md: a reference of all values of a chart, made from its values.yaml (order,
-// defaults, examples) and its values.schema.json (types, meaning, keys that values.yaml doesn't show). hack/generate.sh
-// runs it in the project's root:
+// Command valuesdoc writes docs/values-<chart>.md: a reference of all values of a chart, made from its values.yaml
+// (order, defaults, examples) and its values.schema.json (types, meaning, keys that values.yaml doesn't show).
+// hack/generate.sh runs it in the project's root:
 //
 //	go run ./hack/valuesdoc
 package main

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// longestDefault is how many characters of a default fit into a line of a table. Longer defaults are only in the excerpt below
-// it.
+// A default of at most longestDefault characters fits into a line of a table. Longer defaults are only in the excerpt
+// below it.
 const longestDefault = 60
 
 // key finds top-level values of values.yaml, both those that are set and those that are shown in a comment.
@@ -31,11 +31,13 @@ func reference(chart string, values, schemaFile []byte) (string, error) {
 		if strings.HasSuffix(pattern.key, "$") { // whole keys, which the chart knows only to refuse them
 			continue
 		}
-		root.Properties = append(root.Properties, property{key: strings.TrimPrefix(pattern.key, "^") + "…", schema: pattern.schema})
+		root.Properties = append(root.Properties,
+			property{key: strings.TrimPrefix(pattern.key, "^") + "…", schema: pattern.schema})
 	}
 	intro, blocks := sections(string(values), root.Properties)
 	page := &strings.Builder{}
-	fmt.Fprintf(page, "<!-- Written by `go run ./hack/valuesdoc`; edit values.yaml or values.schema.json of the chart. -->\n\n# Values of %s\n\n%s\n", chart, intro)
+	fmt.Fprintf(page, "<!-- Written by `go run ./hack/valuesdoc`; edit values.yaml or values.schema.json of the chart. "+
+		"-->\n\n# Values of %s\n\n%s\n", chart, intro)
 	flat := flattener{definitions: root.Definitions, spelledOut: map[string]string{}}
 	for _, block := range append(blocks, unshown(root.Properties, blocks)) {
 		if err := block.write(page, flat, root.Properties, defaults); err != nil {
@@ -52,12 +54,14 @@ type section struct {
 	text  string
 }
 
-// sections splits values.yaml at blank lines. The text of a block without values, which is the first one, is the introduction.
+// sections splits values.yaml at blank lines. The text of a block without values, which is the first one, is the
+// introduction.
 func sections(values string, known properties) (intro string, result []section) {
 	for block := range strings.SplitSeq(strings.TrimSpace(values), "\n\n") {
 		var keys []string
 		for _, match := range key.FindAllStringSubmatch(block, -1) {
-			if slices.ContainsFunc(known, func(p property) bool { return p.key == match[1] }) && !slices.Contains(keys, match[1]) {
+			isKnown := slices.ContainsFunc(known, func(p property) bool { return p.key == match[1] })
+			if isKnown && !slices.Contains(keys, match[1]) {
 				keys = append(keys, match[1])
 			}
 		}
@@ -101,15 +105,15 @@ func (s section) write(page *strings.Builder, flat flattener, known properties, 
 	return nil
 }
 
-// defaultAt returns what values.yaml sets at the path. It is empty for a value that is not set, and for an object whose keys have
-// rows of their own.
+// defaultAt returns what values.yaml sets at the path. It is empty for a value that is not set, and for an object whose
+// keys have rows of their own.
 func defaultAt(defaults map[string]any, path string) string {
 	var value any = defaults
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := value.(map[string]any)
 		value = object[name]
 	}
-	if object, isObject := value.(map[string]any); value == nil || isObject && len(object) > 0 {
+	if object, isObject := value.(map[string]any); value == nil || (isObject && len(object) > 0) {
 		return ""
 	}
 	text, err := json.Marshal(value)

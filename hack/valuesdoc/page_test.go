@@ -91,7 +91,8 @@ func TestReference(t *testing.T) {
 
 // A value without a description must not get into the reference.
 func TestReferenceWantsDescriptions(t *testing.T) {
-	_, err := reference("example", []byte("a: 1\n"), []byte(`{"properties": {"a": {"description": "A.", "properties": {"b": {}}}}}`))
+	_, err := reference("example", []byte("a: 1\n"),
+		[]byte(`{"properties": {"a": {"description": "A.", "properties": {"b": {}}}}}`))
 	if err == nil || !strings.Contains(err.Error(), "doesn't describe a.b") {
 		t.Errorf("got %v, want a complaint about a.b", err)
 	}

@@ -12,7 +12,8 @@ type schema struct {
 	Description string     `json:"description"`
 	Types       typeNames  `json:"type"`
 	Properties  properties `json:"properties"`
-	// Patterns describe keys that begin with the text after the "^", or that are refused by a text of the templates ("^…$").
+	// Patterns describe keys that begin with the text after the "^", or that are refused by a text of the templates
+	// ("^…$").
 	Patterns    properties        `json:"patternProperties"`
 	Definitions map[string]schema `json:"definitions"`
 	// AllOf has a single reference to a definition: in draft-07, a description beside a bare $ref is ignored.

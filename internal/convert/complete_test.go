@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// filler makes objects that have every field of a type, each with a value of its own, and one field in each object that no type has.
+// filler makes objects that have every field of a type, each with a value of its own, and one field in each object that
+// no type has.
 type filler struct{ next int }
 
 func (f *filler) text() string {
@@ -60,15 +61,21 @@ func (f *filler) fill(of reflect.Type) any {
 	}
 }
 
-// legacyConfig are the fields that all kinds of runners have; legacyPod those that a RunnerDeployment and a Runner have of a pod.
+// legacyConfig are the fields that all kinds of runners have; legacyPod those that a RunnerDeployment and a Runner have
+// of a pod.
 func (f *filler) legacyConfig() map[string]any {
 	return map[string]any{
-		"enterprise": f.text(), "organization": f.text(), "repository": f.text() + "/" + f.text(), "labels": []any{f.text(), f.text()}, "group": f.text(),
-		"ephemeral": false, "image": f.text(), "workDir": "/" + f.text(), "dockerdWithinRunnerContainer": false, "dockerEnabled": true, "dockerMTU": f.fill(reflect.TypeFor[int]()),
-		"dockerRegistryMirror": f.text(), "dockerVarRunVolumeSizeLimit": f.text(), "volumeSizeLimit": f.text(), "volumeStorageMedium": f.text(), "containerMode": f.text(),
-		"githubAPICredentialsFrom": map[string]any{"secretRef": map[string]any{"name": f.text(), "unknownToAll": f.text()}}, "serviceAccountName": f.text(),
+		"enterprise": f.text(), "organization": f.text(), "repository": f.text() + "/" +
+			f.text(), "labels": []any{f.text(), f.text()}, "group": f.text(),
+		"ephemeral": false, "image": f.text(), "workDir": "/" +
+			f.text(), "dockerdWithinRunnerContainer": false, "dockerEnabled": true, "dockerMTU": f.fill(reflect.TypeFor[int]()),
+		"dockerRegistryMirror": f.text(), "dockerVarRunVolumeSizeLimit": f.text(), "volumeSizeLimit": f.text(),
+		"volumeStorageMedium": f.text(), "containerMode": f.text(),
+		"githubAPICredentialsFrom": map[string]any{"secretRef": map[string]any{"name": f.text(), "unknownToAll": f.text()}},
+		"serviceAccountName":       f.text(),
 		"workVolumeClaimTemplate": map[string]any{
-			"storageClassName": f.text(), "accessModes": []any{f.text()}, "unknownToAll": f.text(), "resources": f.fill(reflect.TypeFor[corev1.VolumeResourceRequirements]()),
+			"storageClassName": f.text(), "accessModes": []any{f.text()}, "unknownToAll": f.text(),
+			"resources": f.fill(reflect.TypeFor[corev1.VolumeResourceRequirements]()),
 		},
 		"unknownToAll": f.text(),
 	}
@@ -76,15 +83,22 @@ func (f *filler) legacyConfig() map[string]any {
 
 func (f *filler) legacyPod() map[string]any {
 	pod := map[string]any{
-		"dockerdContainerResources": f.fill(reflect.TypeFor[corev1.ResourceRequirements]()), "dockerVolumeMounts": f.fill(reflect.TypeFor[[]corev1.VolumeMount]()),
-		"dockerEnv": f.fill(reflect.TypeFor[[]corev1.EnvVar]()), "sidecarContainers": f.fill(reflect.TypeFor[[]corev1.Container]()),
-		"env": f.fill(reflect.TypeFor[[]corev1.EnvVar]()), "envFrom": f.fill(reflect.TypeFor[[]corev1.EnvFromSource]()), "imagePullPolicy": f.text(),
-		"resources": f.fill(reflect.TypeFor[corev1.ResourceRequirements]()), "volumeMounts": f.fill(reflect.TypeFor[[]corev1.VolumeMount]()),
+		"dockerdContainerResources": f.fill(reflect.TypeFor[corev1.ResourceRequirements]()),
+		"dockerVolumeMounts":        f.fill(reflect.TypeFor[[]corev1.VolumeMount]()),
+		"dockerEnv":                 f.fill(reflect.TypeFor[[]corev1.EnvVar]()),
+		"sidecarContainers":         f.fill(reflect.TypeFor[[]corev1.Container]()),
+		"env":                       f.fill(reflect.TypeFor[[]corev1.EnvVar]()),
+		"envFrom":                   f.fill(reflect.TypeFor[[]corev1.EnvFromSource]()),
+		"imagePullPolicy":           f.text(),
+		"resources":                 f.fill(reflect.TypeFor[corev1.ResourceRequirements]()),
+		"volumeMounts":              f.fill(reflect.TypeFor[[]corev1.VolumeMount]()),
 	}
 	spec, _ := f.fill(reflect.TypeFor[corev1.PodSpec]()).(map[string]any)
 	for _, name := range []string{
-		"containers", "volumes", "enableServiceLinks", "initContainers", "nodeSelector", "automountServiceAccountToken", "securityContext", "imagePullSecrets", "affinity",
-		"tolerations", "priorityClassName", "terminationGracePeriodSeconds", "ephemeralContainers", "hostAliases", "topologySpreadConstraints", "runtimeClassName", "dnsPolicy", "dnsConfig",
+		"containers", "volumes", "enableServiceLinks", "initContainers", "nodeSelector", "automountServiceAccountToken",
+		"securityContext", "imagePullSecrets", "affinity",
+		"tolerations", "priorityClassName", "terminationGracePeriodSeconds", "ephemeralContainers", "hostAliases",
+		"topologySpreadConstraints", "runtimeClassName", "dnsPolicy", "dnsConfig",
 	} {
 		pod[name] = spec[name]
 	}
@@ -95,20 +109,25 @@ func (f *filler) object(kind string, spec map[string]any) map[string]any {
 	metadata, _ := f.fill(reflect.TypeFor[metav1.ObjectMeta]()).(map[string]any)
 	metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": f.text()}}
 	metadata["name"], metadata["namespace"] = "filled", "filled"
-	return map[string]any{"apiVersion": "actions.summerwind.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec, "status": map[string]any{"a": f.text()}, "unknownToAll": f.text()}
+	return map[string]any{"apiVersion": "actions.summerwind.dev/v1alpha1", "kind": kind, "metadata": metadata,
+		"spec": spec, "status": map[string]any{"a": f.text()}, "unknownToAll": f.text()}
 }
 
 func (f *filler) autoscaler(kind string) map[string]any {
-	trigger := map[string]any{"amount": 1.0, "duration": "5m", "githubEvent": map[string]any{"checkRun": map[string]any{"types": []any{f.text()}}}, "unknownToAll": f.text()}
-	metric := map[string]any{"unknownToAll": f.text(), "type": "PercentageRunnersBusy", "repositoryNames": []any{f.text()}, "scaleUpThreshold": f.text(), "scaleDownThreshold": f.text(),
+	trigger := map[string]any{"amount": 1.0, "duration": "5m",
+		"githubEvent": map[string]any{"checkRun": map[string]any{"types": []any{f.text()}}}, "unknownToAll": f.text()}
+	metric := map[string]any{"unknownToAll": f.text(), "type": "PercentageRunnersBusy",
+		"repositoryNames": []any{f.text()}, "scaleUpThreshold": f.text(), "scaleDownThreshold": f.text(),
 		"scaleUpFactor": f.text(), "scaleDownFactor": f.text(), "scaleUpAdjustment": 1.0, "scaleDownAdjustment": 1.0}
 	queue := maps.Clone(metric)
 	queue["type"] = "TotalNumberOfQueuedAndInProgressWorkflowRuns"
 	return f.object("HorizontalRunnerAutoscaler", map[string]any{
-		"scaleTargetRef": map[string]any{"kind": kind, "name": "filled", "unknownToAll": f.text()}, "minReplicas": 3.0, "maxReplicas": 9.0, "unknownToAll": f.text(),
+		"scaleTargetRef": map[string]any{"kind": kind, "name": "filled", "unknownToAll": f.text()}, "minReplicas": 3.0,
+		"maxReplicas": 9.0, "unknownToAll": f.text(),
 		"scaleDownDelaySecondsAfterScaleOut": 30.0, "metrics": []any{metric, queue, map[string]any{"type": f.text()}}, "scaleUpTriggers": []any{trigger},
 		"capacityReservations": []any{map[string]any{"name": f.text(), "replicas": 1.0}},
-		"scheduledOverrides": []any{map[string]any{"startTime": "2026-01-02T03:04:05Z", "endTime": "2026-01-02T05:04:05Z", "minReplicas": 1.0, "unknownToAll": f.text(),
+		"scheduledOverrides": []any{map[string]any{"startTime": "2026-01-02T03:04:05Z", "endTime": "2026-01-02T05:04:05Z",
+			"minReplicas": 1.0, "unknownToAll": f.text(),
 			"recurrenceRule": map[string]any{"frequency": "Daily", "untilTime": "2027-01-02T03:04:05Z", "unknownToAll": f.text()}}},
 		"githubAPICredentialsFrom": map[string]any{"secretRef": map[string]any{"name": f.text()}},
 	})
@@ -130,7 +149,8 @@ func (f *filler) filled(kind string, variant map[string]any) []map[string]any {
 	default:
 		maps.Copy(config, pod)
 		template := f.fill(reflect.TypeFor[metav1.ObjectMeta]())
-		spec = map[string]any{"replicas": 4.0, "effectiveTime": f.text(), "selector": map[string]any{"matchLabels": map[string]any{f.text(): f.text()}}, "unknownToAll": f.text(),
+		spec = map[string]any{"replicas": 4.0, "effectiveTime": f.text(),
+			"selector": map[string]any{"matchLabels": map[string]any{f.text(): f.text()}}, "unknownToAll": f.text(),
 			"template": map[string]any{"metadata": template, "spec": config, "unknownToAll": f.text()}}
 	}
 	for i, name := range []string{"runner", "docker"} {
@@ -224,9 +244,11 @@ func accountOf(o *outcome) *account {
 // variable is an entry of a list of variables, which the report calls by its name, not by its place.
 var variable = regexp.MustCompile(`(\w*[eE]nv)\[\w+\]`)
 
-// has reports whether something became of a leaf. What can be recognized has to be in the values, whatever the report claims.
+// has reports whether something became of a leaf. What can be recognized has to be in the values, whatever the report
+// claims.
 func (a *account) has(path string, value any) bool {
-	identity := []string{"apiVersion", "kind", "metadata.namespace", "spec.scaleTargetRef.kind", "spec.scaleTargetRef.name"}
+	identity := []string{"apiVersion", "kind", "metadata.namespace", "spec.scaleTargetRef.kind",
+		"spec.scaleTargetRef.name"}
 	if covers(a.named, path) || slices.Contains(identity, path) {
 		return true
 	}
@@ -260,7 +282,8 @@ func TestReportHasNoValueOfAVariable(t *testing.T) {
 			replaced := 0
 			replaceVariables(object, &replaced)
 			o := run(t, toYAML(t, object))
-			if said := o.text + fmt.Sprint(o.report); strings.Contains(said, "hunter2") || len(o.report.Sets) != 1 || replaced < 4 {
+			if said := o.text + fmt.Sprint(o.report); strings.Contains(said, "hunter2") || len(o.report.Sets) != 1 ||
+				replaced < 4 {
 				t.Errorf("%s: the report has the value of one of %d variables", kind, replaced)
 			}
 		}

@@ -1,4 +1,5 @@
-// Package convert makes values of the chart gha-runner-scale-set from objects of ARC's legacy mode, and says what has no counterpart:
+// Package convert makes values of the chart gha-runner-scale-set from objects of ARC's legacy mode, and says what has
+// no counterpart:
 //
 //	files ─▶ legacy.Read ─▶ objects, each with its autoscalers ─▶ scaleset.From (pure) ─▶ values, which the doctor validates, and report
 //
@@ -32,11 +33,13 @@ import (
 )
 
 // ErrNothingToConvert says that the input has no object of ARC's legacy mode.
-var ErrNothingToConvert = errors.New("nothing to convert: there is no RunnerDeployment, RunnerReplicaSet, RunnerSet or Runner")
+var ErrNothingToConvert = errors.New("nothing to convert: there is no RunnerDeployment, RunnerReplicaSet, RunnerSet " +
+	"or Runner")
 
 // Options say what is converted, and what the objects don't say.
 type Options struct {
-	// paths are files and directories, - for standard input; directory is where values go, empty for standard output.
+	// paths are files and directories, - for standard input. Values are written into directory; if it is empty, to
+	// standard output.
 	paths     []string
 	directory string
 	// namespace is that of objects that name none. format is that of the report.
@@ -45,23 +48,31 @@ type Options struct {
 	githubURL, secret string
 }
 
-// NewOptions returns the options that flags set once they have been parsed.
+// NewOptions returns the options that flags set when they are parsed.
 func NewOptions(flags *flag.FlagSet) *Options {
 	o := &Options{}
-	flags.Func("f", "file or directory with manifests, -: standard input; may be repeated. Of a directory, its files *.yaml, *.yml and *.json are read; the report names directories below it, which are not", func(path string) error {
+	flags.Func("f", "file or directory with manifests, -: standard input; may be repeated. Of a directory, its files "+
+		"*.yaml, *.yml and *.json are read; the report names directories below it, which are not", func(path string) error {
 		o.paths = append(o.paths, path)
 		return nil
 	})
-	flags.StringVar(&o.directory, "d", "", "directory for one file of values for each scale set; it is made if it isn't there. Empty: values go to standard output, the report to standard error")
+	flags.StringVar(&o.directory, "d", "",
+		"directory for one file of values for each scale set; it is made if it isn't there. Empty: values go to standard "+
+			"output, the report to standard error")
 	flags.StringVar(&o.namespace, "n", "", "namespace of manifests that name none")
-	flags.StringVar(&o.format, "o", "text", "format of the report, text or json; json goes to standard output, and needs -d for the values")
-	flags.StringVar(&o.githubURL, "github-url", "https://github.com", "address of GitHub; that of GitHub Enterprise Server, if ARC's controller had it as --github-enterprise-url or GITHUB_ENTERPRISE_URL")
-	flags.StringVar(&o.secret, "github-config-secret", "", "name of the Secret, in the namespace of each scale set, for those without githubAPICredentialsFrom")
+	flags.StringVar(&o.format, "o", "text",
+		"format of the report, text or json; json goes to standard output, and needs -d for the values")
+	flags.StringVar(&o.githubURL, "github-url", "https://github.com",
+		"address of GitHub; that of GitHub Enterprise Server, if ARC's controller had it as --github-enterprise-url or "+
+			"GITHUB_ENTERPRISE_URL")
+	flags.StringVar(&o.secret, "github-config-secret", "",
+		"name of the Secret, in the namespace of each scale set, for those without githubAPICredentialsFrom")
 	return o
 }
 
-// Run converts what the options name, and writes values and report. rest is what the command line has besides flags, which is nothing. It
-// fails with finding.ErrProblems if something has to be done by hand, or with the reason why there is nothing to show.
+// Run converts what the options name, and writes values and report. rest is what the command line has besides flags,
+// which is nothing. It fails with finding.ErrProblems if something has to be done by hand, or with the reason why there
+// is nothing to show.
 func (o *Options) Run(ctx context.Context, rest []string, stdout, stderr io.Writer) error {
 	if len(o.paths) == 0 || len(rest) > 0 {
 		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")
@@ -116,7 +127,8 @@ func (o *Options) Run(ctx context.Context, rest []string, stdout, stderr io.Writ
 func (o *Options) checkURL() error {
 	o.githubURL = strings.TrimRight(o.githubURL, "/")
 	address, err := url.Parse(o.githubURL)
-	if err != nil || address.Scheme != "https" && address.Scheme != "http" || address.Host == "" || address.User != nil || address.Path != "" || address.RawQuery != "" || address.Fragment != "" {
+	if err != nil || (address.Scheme != "https" && address.Scheme != "http") || address.Host == "" ||
+		address.User != nil || address.Path != "" || address.RawQuery != "" || address.Fragment != "" {
 		return errors.New("--github-url is not the address of a server alone, such as https://github.example.com")
 	}
 	return nil
@@ -153,21 +165,24 @@ func listed(paths []string) (all, below []string, err error) {
 	return all, below, nil
 }
 
-// convert returns the report, and the values of each of its sets as a document. below are directories that were not read.
+// convert returns the report, and the values of each of its sets as a document. below are directories that were not
+// read.
 func (o *Options) convert(inputs []files.Input, below []string) (*report.Report, []string, error) {
 	found, err := legacy.Read(inputs, o.namespace)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(found.Runners) == 0 {
-		others := cmp.Or(finding.Listed(append(describe(found.Owned, found.Autoscalers), found.Others...), maxNamed), "no object at all")
+		others := cmp.Or(finding.Listed(append(describe(found.Owned, found.Autoscalers), found.Others...), maxNamed),
+			"no object at all")
 		if len(below) > 0 {
 			others += ", and directories that are not read: " + finding.Listed(below, maxNamed)
 		}
 		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, finding.OneLine(others))
 	}
 	now := time.Now()
-	told, documents, taken, used := &report.Report{}, []string{}, names{map[string]bool{}, map[string]int{}}, map[*legacy.Object]bool{}
+	told, documents, taken, used := &report.Report{}, []string{}, names{map[string]bool{}, map[string]int{}},
+		map[*legacy.Object]bool{}
 	for _, object := range found.Runners {
 		var autoscalers []*legacy.Object
 		for _, one := range found.Autoscalers {
@@ -175,12 +190,14 @@ func (o *Options) convert(inputs []files.Input, below []string) (*report.Report,
 				used[one], autoscalers = true, append(autoscalers, one)
 			}
 		}
-		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object), scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret, Now: now})
+		values, set, notes := scaleset.From(object, autoscalers, taken.choose(object),
+			scaleset.Given{GitHubURL: o.githubURL, Secret: o.secret, Now: now})
 		document, err := document(values, set, notes)
 		if err != nil {
 			return nil, nil, err
 		}
-		told.Sets, told.Findings, documents = append(told.Sets, set), append(told.Findings, notes.Findings...), append(documents, document)
+		told.Sets, told.Findings, documents = append(told.Sets, set), append(told.Findings, notes.Findings...),
+			append(documents, document)
 	}
 	told.Findings = append(told.Findings, leftOver(found, used, below)...)
 	told.Sort()
@@ -196,7 +213,7 @@ func describe(lists ...[]*legacy.Object) (names []string) {
 	return names
 }
 
-// leftOver is said of what became no scale set.
+// leftOver returns findings about objects that became no scale set.
 func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []string) []report.Finding {
 	notes := report.Notes{}
 	for _, one := range found.Autoscalers {
@@ -204,18 +221,23 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []strin
 			notes.Object = one.String()
 			kind, name := one.Target()
 			notes.NeedsHand("NoTarget", fmt.Sprintf("it scales the %s %q, which is not among what is converted", kind, name),
-				report.Advice{Whose: report.Installer, Fix: "convert it together with its target, or set minRunners and maxRunners by hand"}, "spec.scaleTargetRef")
+				report.Advice{
+					Whose: report.Installer,
+					Fix:   "convert it together with its target, or set minRunners and maxRunners by hand",
+				}, "spec.scaleTargetRef")
 		}
 	}
 	notes.Object = ""
 	notes.NotNeeded("another object made it, which says the same", describe(found.Owned)...)
 	notes.NotNeeded("not converted, because it is no object of ARC's legacy mode: it stays as it is", found.Others...)
 	if len(below) > 0 {
-		notes.NeedsLook("NotRead", "of a directory its own files are read, and not these directories", report.Advice{Whose: report.Installer, Fix: "if they have manifests, convert again with -f for each"}, below...)
+		notes.NeedsLook("NotRead", "of a directory its own files are read, and not these directories",
+			report.Advice{Whose: report.Installer, Fix: "if they have manifests, convert again with -f for each"}, below...)
 	}
 	for _, doubt := range found.Doubts {
 		notes.Object = doubt.Place
-		notes.NeedsLook("KeyTwice", doubt.Text+"; the last one counts", report.Advice{Whose: report.Installer, Fix: "see which of the two is meant"})
+		notes.NeedsLook("KeyTwice", doubt.Text+
+			"; the last one counts", report.Advice{Whose: report.Installer, Fix: "see which of the two is meant"})
 	}
 	return notes.Findings
 }
@@ -237,13 +259,15 @@ func document(values map[string]any, set *report.Set, notes *report.Notes) (stri
 	return set.Header() + string(content), nil
 }
 
-// save writes a file for each set. A file that is there and says something else stays, and then none is written: somebody may have changed it.
+// save writes a file for each set. A file that is there and says something else stays, and then none is written:
+// somebody may have changed it.
 func (o *Options) save(told *report.Report, documents []string) error {
 	for i, set := range told.Sets {
 		set.File = filepath.Join(o.directory, set.Name+".yaml")
 		content, err := files.Read(set.File, files.MaxInput)
 		if err == nil && string(content) != documents[i] {
-			return fmt.Errorf("%s is there and says something else: remove it, or choose another directory; nothing is written", set.File)
+			return fmt.Errorf("%s is there and says something else: remove it, or choose another directory; nothing is written",
+				set.File)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -19,7 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// outcome is what a command line says and writes: the report as JSON and as text, and the values, also as in the files.
+// outcome has all that a command line says and writes: the report as JSON and as text, and the values, also as in the
+// files.
 type outcome struct {
 	report      report.Report
 	text, files string
@@ -90,7 +91,9 @@ func TestStandardOutput(t *testing.T) {
 	if stdout != o.files || !errors.Is(err, finding.ErrProblems) {
 		t.Errorf("prints\n%s\nwant\n%s\n%v", stdout, o.files, err)
 	}
-	for _, said := range []string{"RunnerDeployment b/twins is now the scale set twins-b\n", "[self-hosted, Linux, X64], or some of these -> twins-b\n", "1. PROBLEM CredentialsNeeded (RunnerDeployment a/twins)\n"} {
+	for _, said := range []string{"RunnerDeployment b/twins is now the scale set twins-b\n",
+		"[self-hosted, Linux, X64], or some of these -> twins-b\n",
+		"1. PROBLEM CredentialsNeeded (RunnerDeployment a/twins)\n"} {
 		if !strings.Contains(stderr, said) {
 			t.Errorf("the report lacks %q:\n%s", said, stderr)
 		}
@@ -166,7 +169,8 @@ func TestValuesAreValid(t *testing.T) {
 	for _, file := range files {
 		o := runFiles(t, "-f", file)
 		for _, found := range o.report.Findings {
-			if slices.Contains([]string{"InvalidValues", "UnknownValue", "InvalidManifest", "UnknownField", "CredentialsMissing", "InvalidVolumeClaim"}, found.Reason) && len(found.Fields) == 0 {
+			if slices.Contains([]string{"InvalidValues", "UnknownValue", "InvalidManifest", "UnknownField",
+				"CredentialsMissing", "InvalidVolumeClaim"}, found.Reason) && len(found.Fields) == 0 {
 				t.Errorf("%s: %s: %s", file, found.Reason, found.Message)
 			}
 		}
@@ -177,10 +181,12 @@ func TestValuesAreValid(t *testing.T) {
 func TestEndOfTheReport(t *testing.T) {
 	const nothing = "Nothing is left to do by hand."
 	set := runFiles(t, "-f", "testdata/repository.yaml", "--github-config-secret", "github")
-	if set.err != nil || strings.Contains(set.text, nothing) || !strings.Contains(set.text, "warnings don't count for the exit code") {
+	if set.err != nil || strings.Contains(set.text, nothing) ||
+		!strings.Contains(set.text, "warnings don't count for the exit code") {
 		t.Errorf("with warnings alone, %v; the report ends\n%s", set.err, set.text)
 	}
-	set.report.Findings = slices.DeleteFunc(set.report.Findings, func(f report.Finding) bool { return f.Severity == finding.Warning })
+	set.report.Findings = slices.DeleteFunc(set.report.Findings,
+		func(f report.Finding) bool { return f.Severity == finding.Warning })
 	var text bytes.Buffer
 	if err := set.report.Write(&text, "text"); err != nil || !strings.HasSuffix(text.String(), "\n"+nothing+"\n") {
 		t.Errorf("without warnings, the report ends\n%s", text.String())
@@ -189,7 +195,8 @@ func TestEndOfTheReport(t *testing.T) {
 
 func TestOneSecretForAll(t *testing.T) {
 	o := runFiles(t, "-f", "testdata/repository.yaml")
-	if got := o.problems(); !slices.Equal(got, []string{"CredentialsNeeded"}) || o.values["one-repository"]["githubConfigSecret"] != "github-credentials" {
+	if got := o.problems(); !slices.Equal(got, []string{"CredentialsNeeded"}) ||
+		o.values["one-repository"]["githubConfigSecret"] != "github-credentials" {
 		t.Errorf("needs a hand for %v; %v", got, o.values)
 	}
 }
@@ -200,15 +207,19 @@ func TestGitHubEnterpriseServer(t *testing.T) {
 		"https://github.example.com/":  "https://github.example.com/acme",
 		"http://github.internal:8080/": "http://github.internal:8080/acme",
 	} {
-		if got := runFiles(t, "-f", "testdata/organization.yaml", "--github-url", url).values["whole-organization"]["githubConfigUrl"]; got != want {
+		if got := runFiles(t, "-f", "testdata/organization.yaml", "--github-url",
+			url).values["whole-organization"]["githubConfigUrl"]; got != want {
 			t.Errorf("%s: %v, want %s", url, got, want)
 		}
 	}
-	if got := runFiles(t, "-f", "testdata/enterprise.yaml", "--github-url", "https://github.example.com").values["whole-enterprise"]["githubConfigUrl"]; got != "https://github.example.com/enterprises/acme-corp" {
+	if got := runFiles(t, "-f", "testdata/enterprise.yaml", "--github-url",
+		"https://github.example.com").values["whole-enterprise"]["githubConfigUrl"]; got != "https://github.example.com/enterprises/acme-corp" {
 		t.Errorf("an enterprise is at %v", got)
 	}
-	for _, url := range []string{"github.example.com", "https://user:s3cret@github.example.com", "https://github.example.com/acme", "ftp://github.example.com", "https://", "https://a?s3cret"} {
-		if o := runFiles(t, "-f", "testdata/organization.yaml", "--github-url", url); o.err == nil || strings.Contains(o.err.Error(), "s3cret") {
+	for _, url := range []string{"github.example.com", "https://user:s3cret@github.example.com",
+		"https://github.example.com/acme", "ftp://github.example.com", "https://", "https://a?s3cret"} {
+		if o := runFiles(t, "-f", "testdata/organization.yaml", "--github-url", url); o.err == nil ||
+			strings.Contains(o.err.Error(), "s3cret") {
 			t.Errorf("%s: %v", url, o.err)
 		}
 	}
@@ -248,20 +259,24 @@ func TestInputs(t *testing.T) {
 	if len(all.report.Sets) < 27 {
 		t.Errorf("a directory has %d scale sets", len(all.report.Sets))
 	}
-	if two := runFiles(t, "-f", "testdata/repository.yaml", "-f", "testdata/organization.yaml"); len(two.report.Sets) != 2 {
+	if two := runFiles(t, "-f", "testdata/repository.yaml", "-f",
+		"testdata/organization.yaml"); len(two.report.Sets) != 2 {
 		t.Errorf("two files have %d scale sets", len(two.report.Sets))
 	}
 	directory := t.TempDir()
 	if err := os.Mkdir(filepath.Join(directory, "more"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if o := runFiles(t, "-f", directory); !errors.Is(o.err, convert.ErrNothingToConvert) || !strings.Contains(o.err.Error(), "found no object at all, and directories that are not read: "+directory) {
+	if o := runFiles(t, "-f", directory); !errors.Is(o.err, convert.ErrNothingToConvert) ||
+		!strings.Contains(o.err.Error(), "found no object at all, and directories that are not read: "+directory) {
 		t.Errorf("a directory of directories: %v", o.err)
 	}
-	if o := runFiles(t, "-f", directory, "-f", "testdata/repository.yaml"); !strings.Contains(o.text, "WARNING NotRead\n   "+filepath.Join(directory, "more")+"\n") {
+	if o := runFiles(t, "-f", directory, "-f", "testdata/repository.yaml"); !strings.Contains(o.text,
+		"WARNING NotRead\n   "+filepath.Join(directory, "more")+"\n") {
 		t.Errorf("the report doesn't name the directory that isn't read:\n%s", o.text)
 	}
-	for _, input := range []string{"", "a: b", "kind: [RunnerDeployment]", "apiVersion: apps/v1\nkind: RunnerSet", "kind: List\nitems: [5, {kind: Secret}]"} {
+	for _, input := range []string{"", "a: b", "kind: [RunnerDeployment]", "apiVersion: apps/v1\nkind: RunnerSet",
+		"kind: List\nitems: [5, {kind: Secret}]"} {
 		if o := run(t, input); !errors.Is(o.err, convert.ErrNothingToConvert) {
 			t.Errorf("%q: %v", input, o.err)
 		}

@@ -15,8 +15,8 @@ import (
 // plainRunner begins the container of a runner that says nothing of itself; it stands for IMG.
 const plainRunner = "{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]"
 
-// details are cases beyond ARC's examples. Each is the spec of a Runner's organization acme with more fields; what is wanted are parts of the values, and of
-// the report; ! is before what it must not say.
+// details are cases beyond ARC's examples. Each is the spec of a Runner's organization acme with more fields; what is
+// wanted are parts of the values, and of the report; ! is before what it must not say.
 var details = map[string]struct{ spec, values, said string }{
 	"only self-hosted":       {"labels: [self-hosted]", "scaleSetLabels: null", "spec.labels"},
 	"labels of GitHub's":     {"labels: [linux, b]", "scaleSetLabels: [linux, b]", "[self-hosted, Linux, X64, b], or some of these -> a"},
@@ -80,7 +80,8 @@ var details = map[string]struct{ spec, values, said string }{
 		"template: {spec: {containers: [IMG}, {name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}], volumes: [{name: a, emptyDir: {}}]}}", "!GitHub's image has no",
 	},
 	"half an address pool": {
-		"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "template: {spec: {containers: [IMG}]}}",
+		"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]",
+		"template: {spec: {containers: [IMG}]}}",
 		"WARNING NoCounterpart (Runner b/a)\n   spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE]",
 	},
 	"half an address pool is not converted": {"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "", "!spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE] ->"},
@@ -94,7 +95,8 @@ func TestDetails(t *testing.T) {
 			if strings.HasPrefix(test.spec, "organization:") {
 				spec = ""
 			}
-			o := run(t, "kind: Runner\nmetadata: {name: a, namespace: b}\nspec: {"+spec+test.spec+"}\n", "--github-config-secret", "github")
+			o := run(t, "kind: Runner\nmetadata: {name: a, namespace: b}\nspec: {"+spec+test.spec+
+				"}\n", "--github-config-secret", "github")
 			var want map[string]any
 			if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(test.values, "IMG", plainRunner)), &want); err != nil {
 				t.Fatal(err)
@@ -112,13 +114,14 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// What is wrong with many labels is said once.
+// A fault of many labels is said a single time.
 func TestTooManyLabels(t *testing.T) {
 	var labels []string
 	for i := range 140 {
 		labels = append(labels, fmt.Sprintf("l%d", i))
 	}
-	o := run(t, "kind: Runner\nmetadata: {name: a}\nspec: {organization: acme, labels: "+asJSON(t, append(labels, "", strings.Repeat("x", 256)))+"}\n")
+	o := run(t, "kind: Runner\nmetadata: {name: a}\nspec: {organization: acme, labels: "+
+		asJSON(t, append(labels, "", strings.Repeat("x", 256)))+"}\n")
 	if strings.Count(o.text, "PROBLEM InvalidField") != 1 || !strings.Contains(o.text, "42 are left out") {
 		t.Errorf("says\n%s", o.text)
 	}
@@ -126,12 +129,15 @@ func TestTooManyLabels(t *testing.T) {
 
 // A key that only begins as those that tools write is somebody's own.
 func TestKeysOfTools(t *testing.T) {
-	own := map[string]any{"actions-runner-size": "large", "runner-template-hashed": "a", "app.kubernetes.io/managed-by-us": "b"}
-	metadata := map[string]any{"actions-runner/id": "5", "actions-runner": "", "actions-runner-controller/x": "y", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	own := map[string]any{"actions-runner-size": "large", "runner-template-hashed": "a",
+		"app.kubernetes.io/managed-by-us": "b"}
+	metadata := map[string]any{"actions-runner/id": "5", "actions-runner": "", "actions-runner-controller/x": "y",
+		"kubectl.kubernetes.io/last-applied-configuration": "{}"}
 	for key, value := range own {
 		metadata[key] = value
 	}
-	o := run(t, "kind: RunnerDeployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: "+asJSON(t, metadata)+"}, spec: {organization: acme}}}\n")
+	o := run(t, "kind: RunnerDeployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: "+asJSON(t, metadata)+
+		"}, spec: {organization: acme}}}\n")
 	template, _ := o.values["a"]["template"].(map[string]any)
 	kept, _ := template["metadata"].(map[string]any)
 	if !reflect.DeepEqual(kept["labels"], any(own)) {
@@ -154,7 +160,8 @@ func TestSchedules(t *testing.T) {
 	for _, want := range []string{
 		`schedule override-1: "0 0 1 6 *" for 48h0m0s, timeZone Etc/GMT-9, minRunners 100, which comes from now on, not only from 2091-06-01T00:00:00+09:00 and comes back for ever`,
 		"add schedule override-1 only shortly before 2091-06-01T00:00:00+09:00: a schedule has no beginning; remove schedule override-1 after 2091-06-03T00:00:00+09:00",
-		`schedule override-2: "0 0 * * 6" for 48h0m0s, timeZone Etc/GMT-9, minRunners 0, which comes back for ever`, "remove schedule override-2 after 2092-05-0",
+		`schedule override-2: "0 0 * * 6" for 48h0m0s, timeZone Etc/GMT-9, minRunners 0, which comes back for ever`,
+		"remove schedule override-2 after 2092-05-0",
 		`schedule override-3: "30 20 * * *" for 9h30m0s, timeZone Etc/GMT-2, minRunners 0`,
 		"overrides overlap: spec.scheduledOverrides[0] with spec.scheduledOverrides[1], spec.scheduledOverrides[0] with spec.scheduledOverrides[2], spec.scheduledOverrides[1] with spec.scheduledOverrides[2]. ARC",
 	} {
@@ -236,7 +243,8 @@ func TestAutoscalers(t *testing.T) {
 					t.Errorf("%s is %v, want %v", key, got, value)
 				}
 			}
-			if got := strings.Join(o.problems(), " "); got != test.problems || (o.err == nil) != (test.problems == "") || test.problems != "" && o.report.Findings[0].Severity != finding.Problem {
+			if got := strings.Join(o.problems(), " "); got != test.problems || (o.err == nil) != (test.problems == "") ||
+				(test.problems != "" && o.report.Findings[0].Severity != finding.Problem) {
 				t.Errorf("needs a hand for %q, want %q", got, test.problems)
 			}
 		})

@@ -1,6 +1,7 @@
 package convert_test
 
-// examples are the files in testdata: what their values say under some keys, and the reasons for which something has to be done by hand.
+// examples are the files in testdata: what their values say under some keys, and the reasons for which something has to
+// be done by hand.
 var examples = []struct{ file, set, values, problems string }{
 	{"repository", "one-repository", `
 githubConfigUrl: https://github.com/acme/widgets

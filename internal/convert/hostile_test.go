@@ -21,7 +21,8 @@ var acceptable = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([
 func TestNames(t *testing.T) {
 	long := strings.Repeat("long-name.", 20)
 	taken := map[string]bool{}
-	for _, name := range []string{"", "plain", "Capital_Letters", "../../etc/passwd", "..", "-", "a..b", "a.-.b", long, long + "x", "ünïcode", "a b", `a\nb`, "a/b", "123", "a\u202eb"} {
+	for _, name := range []string{"", "plain", "Capital_Letters", "../../etc/passwd", "..", "-", "a..b", "a.-.b", long,
+		long + "x", "ünïcode", "a b", `a\nb`, "a/b", "123", "a\u202eb"} {
 		o := run(t, fmt.Sprintf("kind: Runner\nmetadata: {name: %q}\nspec: {organization: acme}\n", name))
 		if len(o.report.Sets) != 1 {
 			t.Errorf("%q: %v", name, o.err)
@@ -50,13 +51,15 @@ func TestNames(t *testing.T) {
 
 // No document is lost, however it ends.
 func TestEveryDocumentIsRead(t *testing.T) {
-	const one, two = `{"kind": "Runner", "metadata": {"name": "one"}, "spec": {"organization": "acme"}}`, `{"kind": "Runner", "metadata": {"name": "two"}, "spec": {"organization": "acme"}}`
+	const one, two = `{"kind": "Runner", "metadata": {"name": "one"}, "spec": {"organization": "acme"}}`,
+		`{"kind": "Runner", "metadata": {"name": "two"}, "spec": {"organization": "acme"}}`
 	for _, between := range []string{"", "\n", "\n...\n", "\n---\n", "\n--- "} {
 		if o := run(t, one+between+two); len(o.report.Sets) != 2 {
 			t.Errorf("with %q between them, two documents are %d scale sets; %v", between, len(o.report.Sets), o.err)
 		}
 	}
-	if o := run(t, one+"\nkind: Runner\n"); o.err == nil || errors.Is(o.err, finding.ErrProblems) || !strings.Contains(o.err.Error(), "there is more") {
+	if o := run(t, one+"\nkind: Runner\n"); o.err == nil || errors.Is(o.err, finding.ErrProblems) ||
+		!strings.Contains(o.err.Error(), "there is more") {
 		t.Errorf("what is after an object is lost: %v", o.err)
 	}
 	if o := run(t, deployment+"password: *hunter2\n"); o.err == nil || strings.Contains(o.err.Error(), "hunter2") {
@@ -68,9 +71,11 @@ func TestEveryDocumentIsRead(t *testing.T) {
 func TestHostileInput(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
-		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
 	}
-	labels := "kind: Runner\nspec: {organization: acme, labels: [" + strings.Repeat("x, ", 50_000) + strings.Repeat("y", 300) + "]}\n"
+	labels := "kind: Runner\nspec: {organization: acme, labels: [" + strings.Repeat("x, ", 50_000) +
+		strings.Repeat("y", 300) + "]}\n"
 	for name, test := range map[string]struct {
 		input, want string
 		fails       bool

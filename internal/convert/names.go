@@ -14,13 +14,14 @@ import (
 const (
 	// maxName leaves room for what the chart appends to the name of a scale set.
 	maxName = 45
-	// nameless is what a scale set is called whose object has no name.
+	// nameless is the name of a scale set whose object has none.
 	nameless = "runners"
 )
 
 var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// validName makes a name of a scale set and of a Helm release from any text. A longer one has eight digits of a hash in place of its end.
+// validName makes a name of a scale set and of a Helm release from any text. A longer one has eight digits of a hash in
+// place of its end.
 func validName(text string) string {
 	var parts []string
 	for part := range strings.SplitSeq(notInNames.ReplaceAllString(strings.ToLower(text), "-"), ".") {
@@ -36,7 +37,7 @@ func validName(text string) string {
 	return name
 }
 
-// names chooses names for scale sets: those of the objects as far as possible, each once.
+// names chooses names for scale sets: those of the objects as far as possible, and no name for two.
 type names struct {
 	taken map[string]bool
 	// next is the first number that may be free after a name.
@@ -45,7 +46,8 @@ type names struct {
 
 // choose returns the first name that no other scale set has.
 func (n *names) choose(object *legacy.Object) string {
-	for _, candidate := range []string{object.Name, object.Name + "-" + object.Namespace, object.Name + "-" + object.Kind} {
+	for _, candidate := range []string{object.Name, object.Name + "-" + object.Namespace,
+		object.Name + "-" + object.Kind} {
 		if name := validName(candidate); n.take(name) {
 			return name
 		}

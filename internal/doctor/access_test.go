@@ -56,8 +56,8 @@ func withoutToken(account string, change func(*v1alpha1.AutoscalingRunnerSet)) [
 	return all
 }
 
-// Jobs lose what somebody gives to the account of runners that have no token. It is told before and after the move from ARC, and not
-// where runners have a token, or use another account.
+// Jobs lose what somebody gives to the account of runners that have no token. It is told before and after the move from
+// ARC, and not where runners have a token, or use another account.
 func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 	const name = "linux-gha-rs-no-permission"
 	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "runners", Name: name}
@@ -100,14 +100,15 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 			}
 			said := ""
 			for _, f := range diagnosis.Diagnose(snapshot) {
-				if f.Reason == "TokenNotMounted" && f.Severity == Warning && strings.Contains(f.Fix, "automountServiceAccountToken: true") {
+				if f.Reason == "TokenNotMounted" && f.Severity == Warning &&
+					strings.Contains(f.Fix, "automountServiceAccountToken: true") {
 					said = f.Message
 				}
 			}
 			if (said == "") != (test.want == "") || !strings.HasPrefix(said, test.want) {
 				t.Errorf("says %q, want %q", said, test.want)
 			}
-			if test.unread != "" && snapshot.Unread[test.unread] == nil || test.unread == "" && len(snapshot.Unread) > 0 {
+			if (test.unread != "" && snapshot.Unread[test.unread] == nil) || (test.unread == "" && len(snapshot.Unread) > 0) {
 				t.Errorf("not read: %v, want %q", snapshot.Unread, test.unread)
 			}
 		})
@@ -116,8 +117,9 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 
 // Whoever may read one namespace only learns of the bindings there.
 func TestBindingsOfOneNamespace(t *testing.T) {
-	all := append(withoutToken("runner", nil), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "deployers"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "runners", Name: "runner"}}})
+	all := append(withoutToken("runner", nil),
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "deployers"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "runners", Name: "runner"}}})
 	lists := 0
 	refuse := func(list client.ObjectList) error {
 		if _, bindings := list.(*rbacv1.RoleBindingList); bindings {
@@ -128,14 +130,16 @@ func TestBindingsOfOneNamespace(t *testing.T) {
 		return nil
 	}
 	snapshot, err := snapshot.Gather(t.Context(), cluster(t, refuse, all...), "runners", "")
-	if err != nil || !slices.Equal(snapshot.Sets[0].Bindings, []string{"RoleBinding runners/deployers"}) || snapshot.Unread["RoleBindings"] != nil {
+	if err != nil || !slices.Equal(snapshot.Sets[0].Bindings, []string{"RoleBinding runners/deployers"}) ||
+		snapshot.Unread["RoleBindings"] != nil {
 		t.Errorf("bindings %v, not read %v, %v", snapshot.Sets[0].Bindings, snapshot.Unread, err)
 	}
 }
 
 func TestDenials(t *testing.T) {
 	t.Setenv(kube.EnvManagerNamespace, "arc-systems")
-	const first, second, listener = "system:serviceaccount:arc-systems:arc", "system:serviceaccount:other:arc", "system:serviceaccount:arc-systems:linux"
+	const first, second, listener = "system:serviceaccount:arc-systems:arc", "system:serviceaccount:other:arc",
+		"system:serviceaccount:arc-systems:linux"
 	arc, other := managerWith("arc-systems", "arc"), managerWith("other", "arc")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", nil)
 	for name, test := range map[string]struct {
@@ -162,7 +166,8 @@ func TestDenials(t *testing.T) {
 				return nil
 			}
 			set := types.NamespacedName{Namespace: "runners", Name: "linux"}
-			whole := cluster(t, refuse, append(append(objects(), test.managers...), listenerFor("arc-systems", "linux", set, set))...)
+			whole := cluster(t, refuse, append(append(objects(), test.managers...),
+				listenerFor("arc-systems", "linux", set, set))...)
 			whole.Reviews = test.reviewer
 			s, err := snapshot.Gather(t.Context(), whole, "", "")
 			if err != nil {
@@ -184,7 +189,8 @@ func TestDenials(t *testing.T) {
 
 // managerWith returns a manager's Deployment.
 func managerWith(namespace, account string, arguments ...string) *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "arc",
+		Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
 	d.Spec.Template.Spec.ServiceAccountName = account
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Args: arguments}}
 	return d
@@ -192,7 +198,8 @@ func managerWith(namespace, account string, arguments ...string) *appsv1.Deploym
 
 // The doctor reads from the Deployment which addresses the manager allows, if there is only one manager.
 func TestAddressesThatTheManagerRefuses(t *testing.T) {
-	acme := managerWith("one", "arc", "--log-level=info", "--allowed-github-url=https://github.com/acme", "--allowed-github-url=https://ghes.example")
+	acme := managerWith("one", "arc", "--log-level=info", "--allowed-github-url=https://github.com/acme",
+		"--allowed-github-url=https://ghes.example")
 	open := managerWith("two", "arc")
 	for name, test := range map[string]struct {
 		managers []client.Object
@@ -214,7 +221,8 @@ func TestAddressesThatTheManagerRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reported := slices.ContainsFunc(diagnosis.Diagnose(s), func(f Finding) bool { return f.Reason == v1alpha1.ReasonAddressNotAllowed })
+		reported := slices.ContainsFunc(diagnosis.Diagnose(s),
+			func(f Finding) bool { return f.Reason == v1alpha1.ReasonAddressNotAllowed })
 		if reported != test.refused {
 			t.Errorf("%s: %v", name, s.Sets[0].Credentials)
 		}

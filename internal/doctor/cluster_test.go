@@ -52,7 +52,8 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	code, said := consult(ctx, t, server.URL)
-	if code != ExitUnable || !strings.Contains(said, server.URL) || !strings.Contains(said, "did not answer in time") || !strings.Contains(said, "VPN") {
+	if code != ExitUnable || !strings.Contains(said, server.URL) || !strings.Contains(said, "did not answer in time") ||
+		!strings.Contains(said, "VPN") {
 		t.Errorf("exit code %d, says %s", code, said)
 	}
 }
@@ -83,13 +84,14 @@ func (a answers) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// Each failure to list scale sets is reported with its own next step. A server that is not an API server is distinguished from an
-// API server without our kinds.
+// Each failure to list scale sets is reported with its own next step. A server that is not an API server is
+// distinguished from an API server without our kinds.
 func TestWhatAnswersInsteadOfScaleSets(t *testing.T) {
 	const (
 		html, plain, json = "text/html", "text/plain", "application/json"
 		kubernetes, etcd  = `{"gitVersion": "v1.34.0"}`, `{"etcdserver": "3.5.0"}`
-		page, status      = "<html>hello</html>", `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": %d, "reason": %q, "message": "no"}`
+		page, status      = "<html>hello</html>",
+			`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": %d, "reason": %q, "message": "no"}`
 	)
 	for name, test := range map[string]answers{
 		"no such kind":         {404, plain, "404 page not found", kubernetes, "", "PROBLEM NotInstalled", ExitProblems},
@@ -123,21 +125,24 @@ func TestWhatAnswersInsteadOfScaleSets(t *testing.T) {
 func TestARefusedConnectionIsNoMatterOfRights(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	if code, said := consult(t.Context(), t, server.URL); code != ExitUnable || !strings.Contains(said, "VPN") || strings.Contains(said, "use -n") {
+	if code, said := consult(t.Context(), t, server.URL); code != ExitUnable || !strings.Contains(said, "VPN") ||
+		strings.Contains(said, "use -n") {
 		t.Errorf("exit code %d, says %s", code, said)
 	}
 }
 
-// An error in the command line is reported once. The usage is printed only on request.
+// An error in the command line is reported a single time. The usage is printed only on request.
 func TestAWrongFlagIsToldOnce(t *testing.T) {
 	for _, command := range Commands {
 		stderr := &bytes.Buffer{}
 		Main(t.Context(), []string{command, "--all"}, io.Discard, stderr)
-		if want := "flag provided but not defined: -all; manager " + command + " --help lists the flags\n"; stderr.String() != want {
+		if want := "flag provided but not defined: -all; manager " + command +
+			" --help lists the flags\n"; stderr.String() != want {
 			t.Errorf("says %q, want %q", stderr, want)
 		}
 		usage := &bytes.Buffer{}
-		if code := Main(t.Context(), []string{command, "--help"}, io.Discard, usage); code != ExitFine || !strings.Contains(usage.String(), "Exit codes: 0 nothing") {
+		if code := Main(t.Context(), []string{command, "--help"}, io.Discard, usage); code != ExitFine ||
+			!strings.Contains(usage.String(), "Exit codes: 0 nothing") {
 			t.Errorf("%s --help: exit code %d, %s", command, code, usage)
 		}
 	}

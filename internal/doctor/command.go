@@ -17,7 +17,8 @@ import (
 const (
 	ExitFine     = 0
 	ExitProblems = 1
-	// ExitUnable: the command line is wrong, or the check could not run: no API server, no file, or scale sets that can't be listed.
+	// ExitUnable: the command line is wrong, or the check could not run: no API server, no file, or scale sets that
+	// can't be listed.
 	ExitUnable = 2
 )
 
@@ -34,7 +35,8 @@ const usage = `Usage: manager doctor [flags] [scale set]    explain why jobs wai
 --help after a command lists its flags. The program harrier beside the manager has the same commands.
 `
 
-// Main runs a command line, which is given without the program's name, and returns the exit code. The cluster is the one that
+// Main runs a command line, which is given without the program's name, and returns the exit code. The cluster is the
+// one that
 // -kubeconfig, KUBECONFIG or ~/.kube/config names, or else the one that the process runs in.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	command := ""
@@ -76,7 +78,8 @@ func doctorCommand(ctx context.Context, arguments []string, stdout, stderr io.Wr
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	flags.StringVar(&options.Namespace, "n", "", "namespace of the scale sets; empty: all")
 	flags.StringVar(&options.Output, "o", "text", "text or json")
-	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty: KUBECONFIG, ~/.kube/config, or the cluster it runs in")
+	kubeconfig := flags.String("kubeconfig", "",
+		"kubeconfig file; empty: KUBECONFIG, ~/.kube/config, or the cluster it runs in")
 	if err := parse(flags, arguments, doctorUsage, stderr); err != nil {
 		return err
 	}
@@ -120,7 +123,8 @@ func parse(flags *flag.FlagSet, arguments []string, usage string, stderr io.Writ
 func (c *OfflineCommand) run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
 	run := c.Prepare(flags)
-	usage := fmt.Sprintf("Usage: manager %s %s\n\n%s\n\n  %s\n\n", c.Name, c.Synopsis, c.Long, strings.Join(c.Examples("manager"), "\n  "))
+	usage := fmt.Sprintf("Usage: manager %s %s\n\n%s\n\n  %s\n\n", c.Name, c.Synopsis, c.Long,
+		strings.Join(c.Examples("manager"), "\n  "))
 	if err := parse(flags, arguments, usage, stderr); err != nil {
 		return err
 	}

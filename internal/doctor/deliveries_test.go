@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// What Flux, Argo CD and k3s are told to install is read where they read it. What they merge from elsewhere is named, and what it may put
-// right is no problem.
+// What Flux, Argo CD and k3s are told to install is read where they read it. What they merge from elsewhere is named,
+// and what it may put right is no problem.
 func TestValidateObjectsOfGitOpsTools(t *testing.T) {
 	const (
 		flux     = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: linux, namespace: runners}\nspec:\n"
@@ -48,7 +48,8 @@ func TestValidateObjectsOfGitOpsTools(t *testing.T) {
 		"with placeholders":       {sets + "{chart: gha-runner-scale-set, helm: {valuesObject: {githubConfigUrl: '{{url}}', githubConfigSecret: gh}}}}}}", ExitFine, []string{"not checked: what the generators fill in"}},
 		"values to be filled in":  {sets + "{chart: gha-runner-scale-set, helm: {values: '{{- if a }}'}}}}}", ExitUnable, []string{"only content that is not checked: ApplicationSet"}},
 	} {
-		if code, output := said(t, map[string]string{"object.yaml": test.object}, "-f", "object.yaml"); code != test.code || !containsAll(output, test.says) {
+		if code, output := said(t, map[string]string{"object.yaml": test.object}, "-f", "object.yaml"); code != test.code ||
+			!containsAll(output, test.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
 		}
 	}

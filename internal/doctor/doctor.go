@@ -1,11 +1,11 @@
-// Package doctor answers "why is my job queued?". It reads the state of scale sets from the cluster, changes nothing (access
-// reviews are not stored), sends nothing to GitHub, and lists what it finds: the most likely cause first, each with what to do
-// about it:
+// Package doctor answers "why is my job queued?". It reads the state of scale sets from the cluster, changes nothing
+// (access reviews are not stored), sends nothing to GitHub, and lists what it finds: the most likely cause first, each
+// with what to do about it:
 //
 //	snapshot.Gather (API server) ─▶ Snapshot ─▶ diagnosis.Diagnose (pure) ─▶ []Finding ─▶ Report: text or JSON
 //
-// It runs wherever there is a kubeconfig, or in the manager's pod. It skips what the caller may not read, and says so. Validate
-// checks values and manifests before they are applied.
+// It runs wherever there is a kubeconfig, or in the manager's pod. It skips what the caller may not read, and says so.
+// Validate checks values and manifests before they are applied.
 package doctor
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
 
-// Finding is what is wrong with one object, and Severity what that means for jobs; see package finding.
+// Finding tells what is wrong with one object, and Severity what that means for jobs; see package finding.
 type (
 	Finding  = finding.Finding
 	Severity = finding.Severity
@@ -44,7 +44,8 @@ type Options struct {
 // ErrProblems is returned by Run if it found a Problem; see package finding.
 var ErrProblems = finding.ErrProblems
 
-// Run gathers, diagnoses and writes the report. It fails with ErrProblems, or with the reason why the check could not run.
+// Run gathers, diagnoses and writes the report. It fails with ErrProblems, or with the reason why the check could not
+// run.
 func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output io.Writer) error {
 	s, err := snapshot.Gather(ctx, cluster, options.Namespace, options.Name)
 	if err != nil {
@@ -53,7 +54,8 @@ func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output 
 	report := Report{Managers: []Manager{}, Sets: summaries(s), Findings: diagnosis.Diagnose(s)}
 	for i := range s.Managers {
 		m := &s.Managers[i]
-		report.Managers = append(report.Managers, Manager{m.Namespace, m.Name, m.Labels[v1alpha1.LabelVersion], m.Status.AvailableReplicas})
+		report.Managers = append(report.Managers,
+			Manager{m.Namespace, m.Name, m.Labels[v1alpha1.LabelVersion], m.Status.AvailableReplicas})
 	}
 	if err := report.write(output, options.Output); err != nil {
 		return fmt.Errorf("write the report: %w", err)
@@ -67,8 +69,8 @@ func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output 
 // Validate checks a file of YAML documents before they are applied; see validation.Validate.
 func Validate(content []byte) ([]Finding, error) { return validation.Validate(content, nil, "") }
 
-// ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of values, and of
-// objects that name none.
+// ValidateFor also checks what the value tenants in values of the controller's chart allows. namespace is that of
+// values, and of objects that name none.
 func ValidateFor(content, controllerValues []byte, namespace string) ([]Finding, error) {
 	return validation.Validate(content, controllerValues, namespace)
 }

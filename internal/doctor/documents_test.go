@@ -19,8 +19,10 @@ const (
 )
 
 var (
-	wrongSet  = strings.NewReplacer("maxRunners: 2", "minRunners: 3, maxRunners: 2", "name: linux", "name: windows").Replace(goodSet)
-	withoutID = strings.NewReplacer("apiVersion: actions.github.com/v1alpha1, kind: AutoscalingRunnerSet,", "").Replace(wrongSet)
+	wrongSet = strings.NewReplacer("maxRunners: 2", "minRunners: 3, maxRunners: 2", "name: linux",
+		"name: windows").Replace(goodSet)
+	withoutID = strings.NewReplacer("apiVersion: actions.github.com/v1alpha1, kind: AutoscalingRunnerSet,",
+		"").Replace(wrongSet)
 )
 
 // A list of objects, as kubectl get prints it, is checked like each object by itself, and a problem names its object.

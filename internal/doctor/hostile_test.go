@@ -11,23 +11,29 @@ func TestValidateHostileInput(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
 		alias := "*a" + string(rune('0'+i-1))
-		bomb += "a" + string(rune('0'+i)) + ": &a" + string(rune('0'+i)) + " [" + strings.Repeat(alias+", ", 9) + alias + "]\n"
+		bomb += "a" + string(rune('0'+i)) + ": &a" + string(rune('0'+i)) + " [" + strings.Repeat(alias+", ", 9) + alias +
+			"]\n"
 	}
 	for name, input := range map[string]string{
-		"a bomb of aliases":     plainValues + bomb,
-		"nested deeply":         plainValues + "template: {spec: {affinity: " + strings.Repeat("{a: ", 2000) + "1" + strings.Repeat("}", 2000) + "}}\n",
-		"a list in lists":       plainValues + "template: {spec: {containers: " + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}}\n",
-		"a template as a value": plainValues + "runnerGroup: '{{ include \"gha-runner-scale-set.validate\" . }}'\nrunnerScaleSetName: '{{ .Values }}'\n",
-		"a key without a name":  plainValues + "template: {spec: {containers: [{name: runner, '': 1}]}}\n",
-		"an endless release":    "kind: HelmRelease\nspec: {chart: {spec: {chart: gha-runner-scale-set}}, values: {template: {spec: []}}}\n",
+		"a bomb of aliases": plainValues + bomb,
+		"nested deeply": plainValues + "template: {spec: {affinity: " + strings.Repeat("{a: ", 2000) + "1" +
+			strings.Repeat("}", 2000) + "}}\n",
+		"a list in lists": plainValues + "template: {spec: {containers: " + strings.Repeat("[", 20_000) +
+			strings.Repeat("]", 20_000) + "}}\n",
+		"a template as a value": plainValues +
+			"runnerGroup: '{{ include \"gha-runner-scale-set.validate\" . }}'\nrunnerScaleSetName: '{{ .Values }}'\n",
+		"a key without a name": plainValues + "template: {spec: {containers: [{name: runner, '': 1}]}}\n",
+		"an endless release":   "kind: HelmRelease\nspec: {chart: {spec: {chart: gha-runner-scale-set}}, values: {template: {spec: []}}}\n",
 	} {
-		if code, output := said(t, map[string]string{"values.yaml": input}, "-f", "values.yaml"); code == ExitFine || output == "" {
+		if code, output := said(t, map[string]string{"values.yaml": input}, "-f", "values.yaml"); code == ExitFine ||
+			output == "" {
 			t.Errorf("%s: exit code %d: %.300s", name, code, output)
 		}
 	}
 }
 
-// Each rule that the schema of the kind has in CEL is a finding, and a single one: field by field, with a part of what is said.
+// Each rule that the schema of the kind has in CEL is a finding, and a single one: field by field, with a part of what
+// is said.
 func TestRulesOfTheKind(t *testing.T) {
 	const spec = "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}"
 	claim := func(more string) string { return "volumeClaimTemplates: [{metadata: {name: a}, spec: {" + more + "}}]" }
@@ -45,24 +51,28 @@ func TestRulesOfTheKind(t *testing.T) {
 		"maxIdleTime: 59s":                                            "spec.maxIdleTime: ",
 		"minRunners: 3":                                               "spec.minRunners: Invalid value: must not be greater than maxRunners",
 		"schedules: [{name: a, schedule: '0 7 * * *', duration: 1h}]": "spec.schedules[0].minRunners: ",
-		"schedules: [{name: a, schedule: '0 7 * * *', duration: 0s, minRunners: 1}]":                                "spec.schedules[0].duration: ",
-		"schedules: [{name: a, schedule: 'TZ=UTC 0 7 * * *', duration: 1h, maxRunners: 1}]":                         "spec.schedules[0].schedule: ",
-		claim("accessModes: [ReadWriteOnce]"):                                                                       "spec.volumeClaimTemplates[0].spec.resources: ",
-		claim("resources: {requests: {storage: 1Gi}}"):                                                              "spec.volumeClaimTemplates[0].spec.accessModes: ",
-		claim(spec + ", volumeName: disk"):                                                                          "spec.volumeClaimTemplates[0].spec.volumeName: ",
-		claim(spec + "}}, {metadata: {name: a}, spec: {" + spec):                                                    "spec.volumeClaimTemplates: ",
-		claim(spec+", dataSource: {kind: b, name: c}") + ", volumeClaimPool: {seedFrom: {newest: true}}":            "spec.volumeClaimPool.seedFrom: ",
-		claim(spec+"}}, {metadata: {name: b}, spec: {"+spec) + ", volumeClaimPool: {seedFrom: {volumeSnapshot: c}}": "spec.volumeClaimPool.seedFrom: ",
-		"volumeClaimPool: {seedFrom: {volumeSnapshot: a, newest: true}}":                                            "spec.volumeClaimPool.seedFrom: ",
-		"volumeClaimPool: {idleTTL: 90000h}":                                                                        "spec.volumeClaimPool.idleTTL: ",
-		"volumeClaimPool: {maxAge: 90000h}":                                                                         "spec.volumeClaimPool.maxAge: ",
+		"schedules: [{name: a, schedule: '0 7 * * *', duration: 0s, minRunners: 1}]":        "spec.schedules[0].duration: ",
+		"schedules: [{name: a, schedule: 'TZ=UTC 0 7 * * *', duration: 1h, maxRunners: 1}]": "spec.schedules[0].schedule: ",
+		claim("accessModes: [ReadWriteOnce]"):                                               "spec.volumeClaimTemplates[0].spec.resources: ",
+		claim("resources: {requests: {storage: 1Gi}}"):                                      "spec.volumeClaimTemplates[0].spec.accessModes: ",
+		claim(spec + ", volumeName: disk"):                                                  "spec.volumeClaimTemplates[0].spec.volumeName: ",
+		claim(spec + "}}, {metadata: {name: a}, spec: {" +
+			spec): "spec.volumeClaimTemplates: ",
+		claim(spec+", dataSource: {kind: b, name: c}") +
+			", volumeClaimPool: {seedFrom: {newest: true}}": "spec.volumeClaimPool.seedFrom: ",
+		claim(spec+"}}, {metadata: {name: b}, spec: {"+spec) +
+			", volumeClaimPool: {seedFrom: {volumeSnapshot: c}}": "spec.volumeClaimPool.seedFrom: ",
+		"volumeClaimPool: {seedFrom: {volumeSnapshot: a, newest: true}}": "spec.volumeClaimPool.seedFrom: ",
+		"volumeClaimPool: {idleTTL: 90000h}":                             "spec.volumeClaimPool.idleTTL: ",
+		"volumeClaimPool: {maxAge: 90000h}":                              "spec.volumeClaimPool.maxAge: ",
 	} {
 		set := strings.Replace(goodSet, "maxRunners: 2", field+", maxRunners: 2", 1)
 		if strings.HasPrefix(field, "githubConfigUrl") {
 			set = strings.Replace(goodSet, "githubConfigUrl: https://github.com/acme", field, 1)
 		}
 		findings, err := Validate([]byte(set))
-		if err != nil || len(findings) != 1 || findings[0].Reason != "InvalidManifest" || !strings.HasPrefix(findings[0].Message, says) {
+		if err != nil || len(findings) != 1 || findings[0].Reason != "InvalidManifest" ||
+			!strings.HasPrefix(findings[0].Message, says) {
 			t.Errorf("%s: found %+v, %v; want %s", field, findings, err, says)
 		}
 	}
@@ -112,8 +122,10 @@ func TestValidateClaimsOfRunners(t *testing.T) {
 // FuzzValidate looks for documents that end the program, or about which something is found without a word.
 func FuzzValidate(f *testing.F) {
 	for _, document := range []string{
-		"", plainValues, goodSet, listStart + wrongSet, "kind: HelmRelease\nspec: {values: {githubConfigUrl: 5}}", "gha-runner-scale-set: {githubConfigUrl: []}",
-		"kind: Application\nspec: {source: {chart: gha-runner-scale-set, helm: {parameters: [{name: 'a[5', value: b}]}}}", "kind: [a]", "replicaCount: 1\ntenants: 5",
+		"", plainValues, goodSet, listStart +
+			wrongSet, "kind: HelmRelease\nspec: {values: {githubConfigUrl: 5}}", "gha-runner-scale-set: {githubConfigUrl: []}",
+		"kind: Application\nspec: {source: {chart: gha-runner-scale-set, helm: {parameters: [{name: 'a[5', value: b}]}}}",
+		"kind: [a]", "replicaCount: 1\ntenants: 5",
 		"kind: ApplicationSet\nspec: {template: {spec: {sources: [{path: '{{a}}/gha-runner-scale-set', helm: {values: '{{b}}'}}]}}}", "kind: HelmChart\nspec: {valuesContent: 'a: ['}",
 	} {
 		f.Add(document)

@@ -22,7 +22,8 @@ func listenerFor(namespace, name string, labels, spec types.NamespacedName) *v1a
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
 			v1alpha1.LabelScaleSetName: labels.Name, v1alpha1.LabelScaleSetNamespace: labels.Namespace,
 		}},
-		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: spec.Namespace, AutoscalingRunnerSetName: spec.Name},
+		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: spec.Namespace,
+			AutoscalingRunnerSetName: spec.Name},
 	}
 }
 
@@ -45,8 +46,10 @@ func ignoredIn(t *testing.T, namespace string, objects ...client.Object) (said [
 }
 
 func TestIgnoredListeners(t *testing.T) {
-	set, none := types.NamespacedName{Namespace: "runners", Name: "linux"}, types.NamespacedName{Namespace: "runners", Name: "none"}
-	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
+	set, none := types.NamespacedName{Namespace: "runners", Name: "linux"},
+		types.NamespacedName{Namespace: "runners", Name: "none"}
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m",
+		Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
 	own := listenerFor("system", "linux-listener", set, set)
 	own.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
 	all := append(objects(), manager, own)
@@ -60,7 +63,8 @@ func TestIgnoredListeners(t *testing.T) {
 		"of a set with one": {listenerFor("system", "steal", set, set), "scale set runners/linux has another, linux-listener"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if said := ignoredIn(t, "", append(slices.Clone(all), test.listener)...); len(said) != 1 || !strings.Contains(said[0], test.why) {
+			if said := ignoredIn(t, "", append(slices.Clone(all), test.listener)...); len(said) != 1 ||
+				!strings.Contains(said[0], test.why) {
 				t.Errorf("findings %q, want one with %q", said, test.why)
 			}
 		})
@@ -69,7 +73,8 @@ func TestIgnoredListeners(t *testing.T) {
 		t.Errorf("the set's own is ignored: %q", said)
 	}
 	other := types.NamespacedName{Namespace: "tenant-b", Name: "other"}
-	if said := ignoredIn(t, "runners", append(slices.Clone(all), listenerFor("tenant-b", "steal", other, other))...); len(said) > 0 {
+	if said := ignoredIn(t, "runners", append(slices.Clone(all),
+		listenerFor("tenant-b", "steal", other, other))...); len(said) > 0 {
 		t.Errorf("asked about namespace runners: %q", said)
 	}
 	many := slices.Clone(all)
@@ -84,8 +89,11 @@ func TestIgnoredListeners(t *testing.T) {
 // Labels are anybody's to write: a listener in a tenant's namespace is not taken for that of another tenant's set.
 func TestListenerOfASetIsItsManagers(t *testing.T) {
 	set := types.NamespacedName{Namespace: "runners", Name: "linux"}
-	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
-	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, append(objects(), manager, listenerFor("system", "own", set, set), listenerFor("tenant-b", "a", set, set))...), "", "")
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "m",
+		Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController}}}
+	snapshot, err := snapshot.Gather(t.Context(),
+		cluster(t, allow, append(objects(), manager, listenerFor("system", "own", set, set),
+			listenerFor("tenant-b", "a", set, set))...), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,9 @@ func (c *counting) List(ctx context.Context, list client.ObjectList, options ...
 	return c.Reader.List(ctx, list, options...)
 }
 
-func (c *counting) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c *counting) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	c.request(&c.gets)
 	return c.Reader.Get(ctx, key, object, options...)
 }
@@ -59,7 +61,8 @@ func (c *counting) Create(ctx context.Context, object client.Object, options ...
 // crowd returns a number of scale sets with their listeners, spread over namespaces, and a manager.
 func crowd(sets, namespaces int) []client.Object {
 	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "harrier-system", Name: "harrier", Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController},
+		Namespace: "harrier-system", Name: "harrier",
+		Labels: map[string]string{v1alpha1.LabelPartOf: snapshot.PartOfController},
 	}}
 	manager.Spec.Template.Spec.ServiceAccountName = "harrier"
 	manager.Status.AvailableReplicas = 1
@@ -88,9 +91,11 @@ func crowd(sets, namespaces int) []client.Object {
 	return all
 }
 
-// Fifty scale sets are checked in seconds, with a bounded number of concurrent requests, in whatever namespaces they are.
+// Fifty scale sets are checked in seconds, with a bounded number of concurrent requests, in whatever namespaces they
+// are.
 func TestManySetsAreLookedAtTogether(t *testing.T) {
-	const sets, perNamespace = 50, 6 // lists: EphemeralRunnerSets, EphemeralRunners, Pods, ResourceQuotas, PodDisruptionBudgets, Events
+	// lists: EphemeralRunnerSets, EphemeralRunners, Pods, ResourceQuotas, PodDisruptionBudgets, Events
+	const sets, perNamespace = 50, 6
 	for _, namespaces := range []int{1, 50} {
 		t.Run(fmt.Sprint(namespaces, " namespaces"), func(t *testing.T) {
 			server := &counting{Reader: cluster(t, allow, crowd(sets, namespaces)...)}
@@ -105,15 +110,17 @@ func TestManySetsAreLookedAtTogether(t *testing.T) {
 				}
 				for i := range snapshot.Sets {
 					if set := &snapshot.Sets[i]; set.Listener == nil || len(set.RunnerSets) != 1 || set.Credentials == nil {
-						t.Errorf("%s: listener %v, %d EphemeralRunnerSets, credentials %v", set.Name, set.Listener, len(set.RunnerSets), set.Credentials)
+						t.Errorf("%s: listener %v, %d EphemeralRunnerSets, credentials %v", set.Name, set.Listener, len(set.RunnerSets),
+							set.Credentials)
 					}
 				}
 			})
-			// Deployments, scale sets, claims and listeners are listed once.
+			// Deployments, scale sets, claims and listeners are listed a single time.
 			if want := 4 + perNamespace*namespaces; server.lists != want {
 				t.Errorf("%d lists, want %d", server.lists, want)
 			}
-			const ofManager, ofListener = 5, 4 // get and create Secrets; create, delete and patch pods; what a listener's Role has
+			// get and create Secrets; create, delete and patch pods; what a listener's Role has
+			const ofManager, ofListener = 5, 4
 			if want := ofManager*namespaces + ofListener*sets; server.reviews != want {
 				t.Errorf("%d access reviews, want %d", server.reviews, want)
 			}
@@ -130,7 +137,8 @@ func TestALookThatTakesTooLongIsAnError(t *testing.T) {
 		server := &counting{Reader: cluster(t, allow, crowd(50, 50)...)}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if err := Run(ctx, snapshot.Cluster{Reader: server, Reviews: server}, Options{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "deadline") {
+		if err := Run(ctx, snapshot.Cluster{Reader: server, Reviews: server}, Options{}, &bytes.Buffer{}); err == nil ||
+			!strings.Contains(err.Error(), "deadline") {
 			t.Errorf("Run() = %v, want that the time was up", err)
 		}
 	})

@@ -11,11 +11,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/validation"
 )
 
-// OfflineCommand is a command that asks no cluster. The manager has it, and so has the plugin of kubectl, with the same flags and texts.
+// OfflineCommand is a command that asks no cluster. The manager has it, and so has the plugin of kubectl, with the same
+// flags and texts.
 type OfflineCommand struct {
-	// Name is its word on the command line; Synopsis are its main flags, Short what it is for in a line, and Long all that is to be known.
+	// Name is its word on the command line; Synopsis are its main flags, Short what it is for in a line, and Long all
+	// that is to be known.
 	Name, Synopsis, Short, Long string
-	// Prepare defines the flags, and returns what runs the command once they are parsed, with what the command line has besides flags.
+	// Prepare defines the flags, and returns the function that runs the command when they are parsed, with what the
+	// command line has besides flags.
 	Prepare func(*flag.FlagSet) func(ctx context.Context, rest []string, stdout, stderr io.Writer) error
 
 	examples string
@@ -29,7 +32,8 @@ func (c *OfflineCommand) Examples(program string) []string {
 // Offline are the commands that ask no cluster.
 var Offline = []OfflineCommand{
 	{
-		Name: "validate", Synopsis: "-f FILE [-f FILE]... [--set KEY=VALUE]... [-n NAMESPACE] [--controller-values FILE] [-o json]",
+		Name: "validate", Synopsis: "-f FILE [-f FILE]... [--set KEY=VALUE]... [-n NAMESPACE] [--controller-values FILE] " +
+			"[-o json]",
 		Short: "Check values and manifests before they are applied",
 		Long: fmt.Sprintf(`Reports what the charts, the API server and the manager would say of values and manifests, before they are applied. It reads values of
 both charts, also below the charts' names or aliases in values of a chart that has them as dependencies, and in a HelmRelease, HelmChart,
@@ -49,7 +53,8 @@ kubectl get autoscalingrunnersets -A -o yaml | PROGRAM validate -f -`,
 		},
 	},
 	{
-		Name: "convert", Synopsis: "-f FILE [-f FILE]... [-d DIRECTORY] [-n NAMESPACE] [--github-url URL] [--github-config-secret NAME] [-o json]",
+		Name: "convert", Synopsis: "-f FILE [-f FILE]... [-d DIRECTORY] [-n NAMESPACE] [--github-url URL] " +
+			"[--github-config-secret NAME] [-o json]",
 		Short: "Make values from manifests of ARC's legacy mode",
 		Long: fmt.Sprintf(`Makes values of the chart gha-runner-scale-set from RunnerDeployments, RunnerReplicaSets, RunnerSets and Runners of ARC's legacy mode, with
 the HorizontalRunnerAutoscalers that scale them, and reports what became of each field: which value it is now, or why there is none, what

@@ -37,7 +37,7 @@ type Summary struct {
 	Idle         int    `json:"idleRunners"`
 	Busy         int    `json:"busyRunners"`
 	Failed       int    `json:"failedRunners"`
-	// JobPods is how many pods container hooks have for running jobs.
+	// JobPods counts the pods that container hooks have for running jobs.
 	JobPods int `json:"jobPods,omitempty"`
 	// Max is nil if there is no limit.
 	Max      *int   `json:"maxRunners,omitempty"`
@@ -81,7 +81,8 @@ func (r *Report) write(output io.Writer, format string) error {
 func (r *Report) text() string {
 	var text strings.Builder
 	for _, m := range r.Managers {
-		fmt.Fprintf(&text, "Manager %s/%s: version %s, %s\n", m.Namespace, m.Name, orUnknown(m.Version), finding.Counted(int(m.Ready), "pod ready", "pods ready"))
+		fmt.Fprintf(&text, "Manager %s/%s: version %s, %s\n", m.Namespace, m.Name, orUnknown(m.Version),
+			finding.Counted(int(m.Ready), "pod ready", "pods ready"))
 	}
 	if len(r.Sets) == 1 {
 		text.WriteString(r.Sets[0].line())
@@ -112,7 +113,8 @@ func (s *Summary) line() string {
 		jobPods = " " + finding.Counted(s.JobPods, "job pod,", "job pods,")
 	}
 	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed,%s listener %s\n",
-		s.Namespace, s.Name, finding.Counted(s.AssignedJobs, "job assigned", "jobs assigned"), finding.Counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
+		s.Namespace, s.Name, finding.Counted(s.AssignedJobs, "job assigned", "jobs assigned"),
+		finding.Counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
 		s.Pending, s.Idle, s.Busy, s.Failed, jobPods, orUnknown(s.Listener))
 }
 
@@ -139,8 +141,8 @@ type shared struct {
 	others []string
 }
 
-// together joins findings that people would read as one: findings with the same text, and findings of severity Info with the same
-// reason. Fifty idle scale sets are one thing to read about, not fifty. The JSON lists them one by one.
+// together joins findings that people would read as one: findings with the same text, and findings of severity Info
+// with the same reason. Fifty idle scale sets are one thing to read about, not fifty. The JSON lists them one by one.
 func together(findings []Finding) (joined []shared) {
 	first := map[Finding]int{}
 	for _, finding := range findings {
@@ -160,7 +162,7 @@ func together(findings []Finding) (joined []shared) {
 	return joined
 }
 
-// namedOthers is how many of a finding's other objects are named.
+// namedOthers limits a finding's other objects that are named.
 const namedOthers = 10
 
 // String returns the finding as text, starting with its severity.

@@ -24,13 +24,14 @@ func idle(count int) *Report {
 		name := fmt.Sprintf("linux-%02d", i)
 		r.Sets = append(r.Sets, Summary{Namespace: "runners", Name: name, Max: new(10), Listener: "Listening"})
 		r.Findings = append(r.Findings, Finding{
-			Severity: Info, Object: "AutoscalingRunnerSet runners/" + name, Reason: "NoJobAssigned", Message: "none for " + name, Fix: "use " + name,
+			Severity: Info, Object: "AutoscalingRunnerSet runners/" + name, Reason: "NoJobAssigned", Message: "none for " +
+				name, Fix: "use " + name,
 		})
 	}
 	return r
 }
 
-// One set is reported in a sentence, several in a table. A finding that many share is reported once.
+// One set is reported in a sentence, several in a table. A finding that many share is reported a single time.
 func TestTextStaysReadable(t *testing.T) {
 	one := idle(1).text()
 	if want := "runners/linux-00: 0 jobs assigned, 0 runners wanted (at most 10), 0 pending, 0 idle, 0 busy, 0 failed, listener Listening\n"; !strings.Contains(one, want) {
@@ -41,10 +42,12 @@ func TestTextStaysReadable(t *testing.T) {
 	}
 	r := idle(50)
 	problem := Finding{
-		Severity: Problem, Object: "AutoscalingRunnerSet runners/linux-03", Reason: "GitHubUnavailable", Message: "it does not answer", Fix: "look at the proxy",
+		Severity: Problem, Object: "AutoscalingRunnerSet runners/linux-03", Reason: "GitHubUnavailable",
+		Message: "it does not answer", Fix: "look at the proxy",
 	}
 	again, other := problem, problem
-	again.Object, other.Object, other.Message = "AutoscalingRunnerSet runners/linux-04", "AutoscalingRunnerSet runners/linux-05", "it answers 503"
+	again.Object, other.Object, other.Message = "AutoscalingRunnerSet runners/linux-04",
+		"AutoscalingRunnerSet runners/linux-05", "it answers 503"
 	r.Findings = append([]Finding{problem, again, other}, r.Findings...)
 	text := r.text()
 	for _, want := range []string{
@@ -68,7 +71,8 @@ func TestTextStaysReadable(t *testing.T) {
 func TestTextOfOthersStaysOnItsLine(t *testing.T) {
 	const hostile = "a\n::error::b\x1b[2J"
 	text := (&Report{Findings: []Finding{{Severity: Problem, Reason: "R", Message: hostile, Fix: hostile}}}).text()
-	if strings.Contains(text, "\n::error") || strings.Contains(text, "\x1b") || strings.Count(text, "a ::error::b [2J") != 2 {
+	if strings.Contains(text, "\n::error") || strings.Contains(text, "\x1b") ||
+		strings.Count(text, "a ::error::b [2J") != 2 {
 		t.Errorf("text %q", text)
 	}
 }
@@ -101,12 +105,14 @@ func TestJobPodsAreCountedApart(t *testing.T) {
 	pod := func(name, label string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: runner}}}
 	}
-	set := snapshot.Set{Pods: []corev1.Pod{pod(runner+"-workflow", v1alpha1.LabelRunnerPod), pod(runner, v1alpha1.LabelRunner)}}
+	set := snapshot.Set{Pods: []corev1.Pod{pod(runner+"-workflow", v1alpha1.LabelRunnerPod),
+		pod(runner, v1alpha1.LabelRunner)}}
 	set.SortPods(nil)
 	if len(set.Pods) != 1 || len(set.JobPods) != 1 {
 		t.Errorf("%d runner pods, %d job pods", len(set.Pods), len(set.JobPods))
 	}
-	if line := (&Report{Sets: summaries(&snapshot.Snapshot{Sets: []snapshot.Set{set}})}).text(); !strings.Contains(line, "0 failed, 1 job pod, listener") {
+	if line := (&Report{Sets: summaries(&snapshot.Snapshot{Sets: []snapshot.Set{set}})}).text(); !strings.Contains(line,
+		"0 failed, 1 job pod, listener") {
 		t.Errorf("%q", line)
 	}
 }

@@ -42,8 +42,10 @@ func allow(client.ObjectList) error { return nil }
 func objects() []client.Object {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux"}}
 	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret = "https://github.com/acme", "github"
-	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
-		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered,
+		v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
+		set.Status.Conditions = append(set.Status.Conditions,
+			metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
 	}
 	labels := map[string]string{v1alpha1.LabelScaleSetName: set.Name}
 	return []client.Object{
@@ -59,7 +61,8 @@ func objects() []client.Object {
 
 func TestRunFindsAnEmptySecret(t *testing.T) {
 	output := &bytes.Buffer{}
-	err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: "runners", Name: "linux", Output: "json"}, output)
+	err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: "runners", Name: "linux", Output: "json"},
+		output)
 	if !errors.Is(err, ErrProblems) {
 		t.Errorf("Run() = %v, want %v", err, ErrProblems)
 	}
@@ -79,14 +82,18 @@ func TestRunFindsAnEmptySecret(t *testing.T) {
 func TestWarningsAreTheSetsOwn(t *testing.T) {
 	about := func(kind, name, eventType string) client.Object {
 		return &corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: "runners", Name: strings.ToLower(kind) + "." + name + "." + strings.ToLower(eventType)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "runners",
+				Name: strings.ToLower(kind) + "." + name + "." + strings.ToLower(eventType)},
 			InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Type: eventType,
 		}
 	}
 	events := []client.Object{
-		about("AutoscalingRunnerSet", "linux", "Warning"), about("AutoscalingRunnerSet", "linux", "Normal"), about("AutoscalingRunnerSet", "linux-large", "Warning"),
-		about("EphemeralRunner", "linux-runner-abcde", "Warning"), about("EphemeralRunner", "linux-large-xyz-runner-abcde", "Warning"),
-		about("Pod", "linux-runner-abcde-workflow", "Warning"), about("Pod", "linux-runner-abcde", "Normal"), about("Node", "linux-runner-abcde", "Warning"),
+		about("AutoscalingRunnerSet", "linux", "Warning"), about("AutoscalingRunnerSet", "linux", "Normal"),
+		about("AutoscalingRunnerSet", "linux-large", "Warning"),
+		about("EphemeralRunner", "linux-runner-abcde", "Warning"),
+		about("EphemeralRunner", "linux-large-xyz-runner-abcde", "Warning"),
+		about("Pod", "linux-runner-abcde-workflow", "Warning"), about("Pod", "linux-runner-abcde", "Normal"),
+		about("Node", "linux-runner-abcde", "Warning"),
 	}
 	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, append(objects(), events...)...), "runners", "linux")
 	if err != nil || len(snapshot.Sets) != 1 {
@@ -96,7 +103,8 @@ func TestWarningsAreTheSetsOwn(t *testing.T) {
 	for _, event := range snapshot.Sets[0].Warnings {
 		got = append(got, event.Name)
 	}
-	want := []string{"autoscalingrunnerset.linux.warning", "ephemeralrunner.linux-runner-abcde.warning", "pod.linux-runner-abcde-workflow.warning"}
+	want := []string{"autoscalingrunnerset.linux.warning", "ephemeralrunner.linux-runner-abcde.warning",
+		"pod.linux-runner-abcde-workflow.warning"}
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("warnings (-want +got):\n%s", difference)
 	}
@@ -111,7 +119,8 @@ func TestRunNamesTheSetsThatThereAre(t *testing.T) {
 		{"runners", "ubuntu-latest", `there is no scale set "ubuntu-latest" in namespace runners; scale sets that exist: runners/linux`},
 	} {
 		output := &bytes.Buffer{}
-		err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: test.namespace, Name: test.name, Output: "text"}, output)
+		err := Run(t.Context(), cluster(t, allow, objects()...),
+			Options{Namespace: test.namespace, Name: test.name, Output: "text"}, output)
 		if !errors.Is(err, ErrProblems) || !strings.Contains(output.String(), test.want+"\n") {
 			t.Errorf("Run() = %v, output %s; want %s", err, output, test.want)
 		}
@@ -131,7 +140,8 @@ func TestRunWithFewRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"Deployments", "Pods", "ResourceQuotas", "PodDisruptionBudgets", "EphemeralRunners", "EphemeralRunnerSets"} {
+	for _, kind := range []string{"Deployments", "Pods", "ResourceQuotas", "PodDisruptionBudgets", "EphemeralRunners",
+		"EphemeralRunnerSets"} {
 		if snapshot.Unread[kind] == nil {
 			t.Errorf("that %s were not read is not said", kind)
 		}

@@ -35,7 +35,8 @@ func said(t *testing.T, files map[string]string, arguments ...string) (code int,
 	return code, strings.ReplaceAll(written.String(), directory+"/", "")
 }
 
-// What stands below the charts' names or aliases in values of a parent chart is checked as their values, and the rest is named.
+// What stands below the charts' names or aliases in values of a parent chart is checked as their values, and the rest
+// is named.
 func TestValidateValuesOfAParentChart(t *testing.T) {
 	set := indented(plainValues)
 	for name, test := range map[string]struct {
@@ -54,7 +55,8 @@ func TestValidateValuesOfAParentChart(t *testing.T) {
 		"no values of ours":           {"redis: {enabled: true}\nweb: {image: {tag: a}}\n", ExitUnable, []string{"nothing was checked", "redis, web"}},
 		"a set's, not below":          {plainValues + "gha-runner-scale-set: {}\n", ExitProblems, []string{"UnknownValue: gha-runner-scale-set"}},
 	} {
-		if code, output := said(t, map[string]string{"values.yaml": test.values}, "-f", "values.yaml"); code != test.code || !containsAll(output, test.says) {
+		if code, output := said(t, map[string]string{"values.yaml": test.values}, "-f", "values.yaml"); code != test.code ||
+			!containsAll(output, test.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
 		}
 	}
@@ -72,13 +74,17 @@ func containsAll(text string, parts []string) bool {
 // The aliases are those of the Chart.yaml beside the file, and a further file lies on the values of that chart.
 func TestValidateReadsTheParentChart(t *testing.T) {
 	files := map[string]string{
-		"Chart.yaml":  "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n- {name: gha-runner-scale-set-controller, alias: arc}\n- {name: redis}\n",
-		"values.yaml": "big:\n" + indented(plainValues) + "arc: {replicaCount: 2}\n", "large.yaml": "big: {maxRunners: 9}\n", "wrong.yaml": "arc: {replicaCnt: 1}\nbig: {maxRuners: 1}\n",
-		"own.yaml": "own: {githubConfigUrl: 'https://github.com/acme', for: a template of this chart}\n",
+		"Chart.yaml": "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n- {name: gha-runner-scale-set-controller, alias: arc}\n- {name: redis}\n",
+		"values.yaml": "big:\n" + indented(plainValues) +
+			"arc: {replicaCount: 2}\n", "large.yaml": "big: {maxRunners: 9}\n",
+		"wrong.yaml": "arc: {replicaCnt: 1}\nbig: {maxRuners: 1}\n",
+		"own.yaml":   "own: {githubConfigUrl: 'https://github.com/acme', for: a template of this chart}\n",
 	}
-	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "own.yaml": ExitFine, "wrong.yaml": ExitProblems} {
+	for file, want := range map[string]int{"values.yaml": ExitFine, "large.yaml": ExitFine, "own.yaml": ExitFine,
+		"wrong.yaml": ExitProblems} {
 		code, output := said(t, files, "-f", file)
-		if code != want || code == ExitProblems && !containsAll(output, []string{", arc: UnknownValue: replicaCnt", ", big: UnknownValue: maxRuners"}) {
+		if code != want || (code == ExitProblems &&
+			!containsAll(output, []string{", arc: UnknownValue: replicaCnt", ", big: UnknownValue: maxRuners"})) {
 			t.Errorf("%s: exit code %d, want %d: %s", file, code, want, output)
 		}
 	}
@@ -88,8 +94,9 @@ func TestValidateReadsTheParentChart(t *testing.T) {
 func TestValidateLeavesOutWhatIsSwitchedOff(t *testing.T) {
 	const chart = "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: arm, condition: 'none.such, runners.arm', tags: [all]}\n"
 	for values, off := range map[string]bool{
-		"runners: {arm: false}": true, "runners: {arm: true}\ntags: {all: false}": false, "tags: {all: false}": true, "tags: {all: true, other: false}": false,
-		"runners: {arm: 'false'}": false, "{}": false,
+		"runners: {arm: false}": true, "runners: {arm: true}\ntags: {all: false}": false, "tags: {all: false}": true,
+		"tags: {all: true, other: false}": false,
+		"runners: {arm: 'false'}":         false, "{}": false,
 	} {
 		values, want := values+"\narm: {maxRuners: 1}\n", ExitProblems
 		if values[0] == '{' {
@@ -98,7 +105,8 @@ func TestValidateLeavesOutWhatIsSwitchedOff(t *testing.T) {
 		if off {
 			want = ExitUnable
 		}
-		if code, output := said(t, map[string]string{"Chart.yaml": chart, "values.yaml": values}, "-f", "values.yaml"); code != want || off && !strings.Contains(output, "it isn't enabled: arm") {
+		if code, output := said(t, map[string]string{"Chart.yaml": chart, "values.yaml": values}, "-f",
+			"values.yaml"); code != want || (off && !strings.Contains(output, "it isn't enabled: arm")) {
 			t.Errorf("%q: exit code %d, want %d: %s", values, code, want, output)
 		}
 	}
@@ -106,7 +114,8 @@ func TestValidateLeavesOutWhatIsSwitchedOff(t *testing.T) {
 
 // Several files, and several documents in one, are merged as Helm merges them.
 func TestValidateMergesValues(t *testing.T) {
-	files := map[string]string{"a.yaml": plainValues + "minRunners: 5\n", "b.yaml": "maxRunners: 3\n", "c.yaml": "minRunners: 1\n", "d.yaml": plainValues + "---\nmaxRunners: 2\nminRunners: 3\n"}
+	files := map[string]string{"a.yaml": plainValues + "minRunners: 5\n", "b.yaml": "maxRunners: 3\n",
+		"c.yaml": "minRunners: 1\n", "d.yaml": plainValues + "---\nmaxRunners: 2\nminRunners: 3\n"}
 	for name, test := range map[string]struct {
 		code  int
 		files []string
@@ -124,7 +133,8 @@ func TestValidateMergesValues(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{
-		"maxRuners: 1\n---\n" + plainValues:                                         ExitProblems, // alone it would be nobody's
+		// alone it would be nobody's
+		"maxRuners: 1\n---\n" + plainValues:                                         ExitProblems,
 		plainValues + "---\nmaxRuners: 1\n":                                         ExitProblems,
 		plainValues + "---\nresourceMeta: {githubConfigSecret: {labels: {a: b}}}\n": ExitFine,
 		"labels: {}\n---\nreplicaCount: 1\n":                                        ExitFine,
@@ -135,7 +145,8 @@ func TestValidateMergesValues(t *testing.T) {
 			t.Errorf("%q: exit code %d, want %d: %s", text, code, want, output)
 		}
 	}
-	if code, output := said(t, map[string]string{"twice.yaml": plainValues + "maxRunners: 1\nmaxRunners: 2\n"}, "-f", "twice.yaml"); code != ExitFine || !strings.Contains(output, "maxRunners") {
+	if code, output := said(t, map[string]string{"twice.yaml": plainValues + "maxRunners: 1\nmaxRunners: 2\n"}, "-f",
+		"twice.yaml"); code != ExitFine || !strings.Contains(output, "maxRunners") {
 		t.Errorf("a key that comes twice: exit code %d: %s", code, output)
 	}
 }
@@ -148,7 +159,8 @@ func TestValidateTakesValuesOfTheCommandLine(t *testing.T) {
 	}
 	files := map[string]string{
 		"values.yaml":    plainValues + "template: {spec: {containers: [{name: runner, image: mine, command: [run]}]}}\n",
-		"no-secret.yaml": "githubConfigUrl: https://github.com/acme\n", "secret.yaml": "apiVersion: v1\nkind: Secret\n", "controller.yaml": "replicaCount: 1\n",
+		"no-secret.yaml": "githubConfigUrl: https://github.com/acme\n", "secret.yaml": "apiVersion: v1\nkind: Secret\n",
+		"controller.yaml": "replicaCount: 1\n",
 	}
 	for name, test := range map[string]struct {
 		arguments []string
@@ -175,7 +187,8 @@ func TestValidateTakesValuesOfTheCommandLine(t *testing.T) {
 	}
 }
 
-// A credential that somebody wrote in the wrong place isn't shown, in whatever a build prints, and no text of a file begins a line there.
+// A credential that somebody wrote in the wrong place isn't shown, in whatever a build prints, and no text of a file
+// begins a line there.
 func TestValidateShowsNoCredentialAndNoLineOfOthers(t *testing.T) {
 	const secret = "s3cr3t"
 	resources := `template: {spec: {containers: [{name: runner, image: i, command: [run], resources: {limits: {"a\n::error::x\u001b[2J": 1}}}]}}` + "\n"
@@ -193,16 +206,20 @@ func TestValidateShowsNoCredentialAndNoLineOfOthers(t *testing.T) {
 		"a password with slashes":         {"githubConfigUrl: https://bot:" + secret + "/b?c@github.com/acme\ngithubConfigSecret: gh\n", nil, ExitProblems},
 		"a line and a code for terminals": {plainValues + resources, nil, ExitProblems},
 	} {
-		code, output := said(t, map[string]string{"values.yaml": test.values}, append([]string{"-f", "values.yaml"}, test.arguments...)...)
-		if code != test.code || strings.Contains(output, secret) || strings.Contains(output, "\n::error") || strings.Contains(output, "\x1b") {
+		code, output := said(t, map[string]string{"values.yaml": test.values},
+			append([]string{"-f", "values.yaml"}, test.arguments...)...)
+		if code != test.code || strings.Contains(output, secret) || strings.Contains(output, "\n::error") ||
+			strings.Contains(output, "\x1b") {
 			t.Errorf("%s: exit code %d, want %d: %q", name, code, test.code, output)
 		}
 	}
 }
 
 func TestValidateTakesValuesOfTheCommandLineForAParentChart(t *testing.T) {
-	files := map[string]string{"Chart.yaml": "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n", "big.yaml": "big:\n" + indented(plainValues)}
-	for setting, want := range map[string]int{"big.maxRunners=1": ExitFine, "big.maxRuners=1": ExitProblems, "maxRuners=1": ExitFine} {
+	files := map[string]string{"Chart.yaml": "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: big}\n",
+		"big.yaml": "big:\n" + indented(plainValues)}
+	for setting, want := range map[string]int{"big.maxRunners=1": ExitFine, "big.maxRuners=1": ExitProblems,
+		"maxRuners=1": ExitFine} {
 		if code, output := said(t, files, "-f", "big.yaml", "--set", setting); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s", setting, code, want, output)
 		}
@@ -215,7 +232,8 @@ func TestValidateTellsWhatHelmWarnsOf(t *testing.T) {
 	log.SetOutput(written)
 	defer log.SetOutput(os.Stderr)
 	code, output := said(t, map[string]string{"values.yaml": plainValues + "template: {spec: []}\n"}, "-f", "values.yaml")
-	if code != ExitProblems || !strings.Contains(output, "values.yaml: document 1: InvalidValues: Helm: cannot overwrite table with non table for gha-runner-scale-set.template.spec") {
+	if code != ExitProblems || !strings.Contains(output,
+		"values.yaml: document 1: InvalidValues: Helm: cannot overwrite table with non table for gha-runner-scale-set.template.spec") {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 	log.Print("on")
@@ -225,8 +243,10 @@ func TestValidateTellsWhatHelmWarnsOf(t *testing.T) {
 }
 
 func TestValidateInJSON(t *testing.T) {
-	code, output := said(t, map[string]string{"values.yaml": plainValues + "containerMode: {type: custom}\nmaxRuners: 1\n"}, "-f", "values.yaml", "-o", "json")
-	if code != ExitProblems || !containsAll(output, []string{`"severity": "problem"`, `"reason": "UnknownValue"`, `"file": "values.yaml"`, `"notes": []`}) {
+	code, output := said(t, map[string]string{"values.yaml": plainValues +
+		"containerMode: {type: custom}\nmaxRuners: 1\n"}, "-f", "values.yaml", "-o", "json")
+	if code != ExitProblems || !containsAll(output,
+		[]string{`"severity": "problem"`, `"reason": "UnknownValue"`, `"file": "values.yaml"`, `"notes": []`}) {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 }

@@ -36,7 +36,8 @@ func TestRunNamesWhatCantBeRead(t *testing.T) {
 	if err := Run(t.Context(), whole, Options{Output: "text"}, output); !errors.Is(err, ErrProblems) {
 		t.Errorf("Run() = %v, want %v", err, ErrProblems)
 	}
-	for _, part := range []string{"Unreadable", "AutoscalingRunnerSet runners/linux", "invalid duration", "kubectl edit", "CredentialsMissing"} {
+	for _, part := range []string{"Unreadable", "AutoscalingRunnerSet runners/linux", "invalid duration", "kubectl edit",
+		"CredentialsMissing"} {
 		if !strings.Contains(output.String(), part) {
 			t.Errorf("the report lacks %q:\n%s", part, output)
 		}

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Files as users write them: those in testdata/good pass, and each in testdata/bad is refused for the reason that its first line
-// names.
+// Files as users write them: those in testdata/good pass, and each in testdata/bad is refused for the reason that its
+// first line names.
 func TestValidateFiles(t *testing.T) {
 	bad := files(t, "testdata/bad/*.yaml")
 	if len(bad) < 10 {
@@ -77,7 +77,8 @@ func TestValidateLooksAtTheKeyOfAnApp(t *testing.T) {
 		if test.want != "" {
 			want = ExitProblems
 		}
-		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != want || !strings.Contains(output.String(), test.want) {
+		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != want ||
+			!strings.Contains(output.String(), test.want) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, want, test.want, output)
 		}
 		if strings.Contains(output.String(), string(key[100:140])) {
@@ -95,7 +96,8 @@ func files(t *testing.T, pattern string) []string {
 	return found
 }
 
-// What the policy leaves out is said field by field; with the controller's own settings it is what that controller leaves out.
+// Each field that the policy leaves out is named; with the controller's own settings, each that that controller leaves
+// out.
 func TestValidateKnowsThePolicyForListeners(t *testing.T) {
 	const file = "testdata/bad/listener-template.yaml"
 	said := func(flags ...string) (string, int) {
@@ -105,20 +107,24 @@ func TestValidateKnowsThePolicyForListeners(t *testing.T) {
 	}
 	restricted, code := said()
 	for _, part := range []string{
-		"spec.volumes[ca].secret is left out", "spec.containers[listener].volumeMounts[/etc/ca] is left out: it mounts a volume that is left out",
-		"spec.containers[logs].image is left out", "listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn] is left out",
+		"spec.volumes[ca].secret is left out",
+		"spec.containers[listener].volumeMounts[/etc/ca] is left out: it mounts a volume that is left out",
+		"spec.containers[logs].image is left out",
+		"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn] is left out",
 	} {
 		if code != ExitProblems || !strings.Contains(restricted, part) {
 			t.Errorf("exit code %d, without %q: %s", code, part, restricted)
 		}
 	}
-	if allowed, code := said("--listener-sidecar-images=fluent/fluent-bit:4.0"); code != ExitProblems || strings.Contains(allowed, "logs") {
+	if allowed, code := said("--listener-sidecar-images=fluent/fluent-bit:4.0"); code != ExitProblems ||
+		strings.Contains(allowed, "logs") {
 		t.Errorf("with the image allowed: exit code %d: %s", code, allowed)
 	}
 	if all, code := said("--listener-template-policy=unrestricted"); code != ExitFine {
 		t.Errorf("unrestricted: exit code %d: %s", code, all)
 	}
-	if unknown, code := said("--listener-template-policy=none"); code != ExitUnable || !strings.Contains(unknown, "use restricted or unrestricted") {
+	if unknown, code := said("--listener-template-policy=none"); code != ExitUnable ||
+		!strings.Contains(unknown, "use restricted or unrestricted") {
 		t.Errorf("unknown policy: exit code %d: %s", code, unknown)
 	}
 }
@@ -128,7 +134,8 @@ func TestValidateListsTheFirstRefusedFields(t *testing.T) {
 	for i := range 25 {
 		fmt.Fprintf(&annotations, "helm.sh/%d: x, ", i)
 	}
-	set := strings.Replace(goodSet, "maxRunners: 2", "maxRunners: 2, listenerTemplate: {metadata: {annotations: {"+annotations.String()+"}}}", 1)
+	set := strings.Replace(goodSet, "maxRunners: 2", "maxRunners: 2, listenerTemplate: {metadata: {annotations: {"+
+		annotations.String()+"}}}", 1)
 	findings, err := Validate([]byte(set))
 	if err != nil || len(findings) != 21 || !strings.HasPrefix(findings[20].Message, "5 more fields") {
 		t.Errorf("%d findings, %v: %+v", len(findings), err, findings)

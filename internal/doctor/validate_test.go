@@ -27,14 +27,16 @@ func TestValidateManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"CredentialsMissing", "InvalidConfigURL", "InvalidManifest", "NoRunnerContainer"}; !slices.Equal(reasons(findings), want) {
+	if want := []string{"CredentialsMissing", "InvalidConfigURL", "InvalidManifest",
+		"NoRunnerContainer"}; !slices.Equal(reasons(findings), want) {
 		t.Errorf("found %v, want %v", reasons(findings), want)
 	}
 }
 
 // A runner's volume claim needs more than a name, wherever it is written.
 func TestValidateVolumesOfManifests(t *testing.T) {
-	set := strings.Replace(goodSet, "containers:", "volumes: [{name: work, ephemeral: {volumeClaimTemplate: {}}}], containers:", 1)
+	set := strings.Replace(goodSet, "containers:",
+		"volumes: [{name: work, ephemeral: {volumeClaimTemplate: {}}}], containers:", 1)
 	findings, err := Validate([]byte(set))
 	if err != nil || !slices.Equal(reasons(findings), []string{"InvalidManifest", "InvalidVolumeClaim"}) {
 		t.Fatalf("found %+v, %v, want InvalidManifest and InvalidVolumeClaim", findings, err)
@@ -94,26 +96,29 @@ func TestValidateValues(t *testing.T) {
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: My_Secret":      {"CredentialsMissing"},
 		"githubConfigUrl: https://github.com/acme\ngithubConfigSecret: My_Secret\n" +
 			"keyVault: {type: azure_key_vault, azureKeyVault: {url: a, tenantId: b, clientId: c, certificatePath: d}}": {},
-		"githubConfigUrl: https://github.com/acme\nrunnerScaleSetName: Large":                                                      {"CredentialsMissing", "InvalidValues"}, // not one after the other
-		"githubConfigUrl: https://github.com/acme\ntemplate: {spec: {containers: [{name: runner, imagePullPolicy: no}]}}":          {"CredentialsMissing", "InvalidValues"},
-		good + "template: {spec: {containers: [{name: runner, imagePullPolicy: always}]}}":                                         {"InvalidValues"},
-		good + "template: {spec: {containers: [{name: runner, volumeMounts: [{name: a, mountPath: /a}]}]}}":                        {"InvalidValues"},
-		good + "listenerTemplate: {spec: {containers: [{name: listener, resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}}":     {"InvalidValues"},
-		"replicaCount: 1\nvolumeMounts: [{name: a, mountPath: /a}]":                                                                {"InvalidValues"},
-		"replicaCount: 1\nresources: {requests: {cpu: 1e999999999}}":                                                               {"InvalidValues"},
-		"replicaCount: 1\nresources: {requests: {cpu: 1.5}}":                                                                       {},
-		good + "githubServerTLS: {runnerMountPath: /ca}":                                                                           {"InvalidValues"},
-		good + "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: a}}}":                                                  {"InvalidValues"},
-		good + "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: a, key: b}}}":                                          {},
-		good + "keyVault: {type: azure_key_vault}":                                                                                 {"InvalidValues"},
-		good + "keyVault: {type: azure_key_vault, azure_key_vault: {url: a, tenant_id: b, client_id: c, certificate_path: d}}":     {},
-		good + "containerMode: {type: kubernetes}":                                                                                 {"InvalidValues"},
-		good + "containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce]}}":                  {"InvalidVolumeClaim"},
-		good + "containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: " + claim + "}":                                   {},
-		good + "containerMode: {type: kubernetes}\ntemplate: {spec: {volumes: [{name: work, emptyDir: {}}]}}":                      {},
-		good + "containerMode: {type: kubernetes-novolume}":                                                                        {},
-		good + "template: {spec: {volumes: [{name: big, ephemeral: {volumeClaimTemplate: {}}}]}}":                                  {"InvalidValues", "InvalidVolumeClaim"},
-		good + "template: {spec: {volumes: [{name: big, ephemeral: {volumeClaimTemplate: {spec: " + claim + "}}}]}}":               {},
+		// not one after the other
+		"githubConfigUrl: https://github.com/acme\nrunnerScaleSetName: Large":                                                  {"CredentialsMissing", "InvalidValues"},
+		"githubConfigUrl: https://github.com/acme\ntemplate: {spec: {containers: [{name: runner, imagePullPolicy: no}]}}":      {"CredentialsMissing", "InvalidValues"},
+		good + "template: {spec: {containers: [{name: runner, imagePullPolicy: always}]}}":                                     {"InvalidValues"},
+		good + "template: {spec: {containers: [{name: runner, volumeMounts: [{name: a, mountPath: /a}]}]}}":                    {"InvalidValues"},
+		good + "listenerTemplate: {spec: {containers: [{name: listener, resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}}": {"InvalidValues"},
+		"replicaCount: 1\nvolumeMounts: [{name: a, mountPath: /a}]":                                                            {"InvalidValues"},
+		"replicaCount: 1\nresources: {requests: {cpu: 1e999999999}}":                                                           {"InvalidValues"},
+		"replicaCount: 1\nresources: {requests: {cpu: 1.5}}":                                                                   {},
+		good + "githubServerTLS: {runnerMountPath: /ca}":                                                                       {"InvalidValues"},
+		good + "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: a}}}":                                              {"InvalidValues"},
+		good + "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: a, key: b}}}":                                      {},
+		good + "keyVault: {type: azure_key_vault}":                                                                             {"InvalidValues"},
+		good + "keyVault: {type: azure_key_vault, azure_key_vault: {url: a, tenant_id: b, client_id: c, certificate_path: d}}": {},
+		good + "containerMode: {type: kubernetes}":                                                                             {"InvalidValues"},
+		good + "containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce]}}":              {"InvalidVolumeClaim"},
+		good + "containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: " + claim +
+			"}": {},
+		good + "containerMode: {type: kubernetes}\ntemplate: {spec: {volumes: [{name: work, emptyDir: {}}]}}": {},
+		good + "containerMode: {type: kubernetes-novolume}":                                                   {},
+		good + "template: {spec: {volumes: [{name: big, ephemeral: {volumeClaimTemplate: {}}}]}}":             {"InvalidValues", "InvalidVolumeClaim"},
+		good + "template: {spec: {volumes: [{name: big, ephemeral: {volumeClaimTemplate: {spec: " + claim +
+			"}}}]}}": {},
 		"kind: AutoscalingRunnerSet\napiVersion: actions.github.com/v1alpha1\nmetadata: {name: a}\nspec: {runnerGroups: misspelt}": {"CredentialsMissing", "InvalidConfigURL", "InvalidManifest", "NoRunnerContainer"},
 	} {
 		findings, err := Validate([]byte(document))
@@ -132,14 +137,16 @@ func TestValidateValuesBehindAnAddress(t *testing.T) {
 	if err != nil || len(findings) != 2 {
 		t.Fatalf("found %+v, %v; want two", findings, err)
 	}
-	for i, want := range []string{"is not the address at which runners register", "template.spec.dnsPolicy: Unsupported value"} {
+	for i, want := range []string{"is not the address at which runners register",
+		"template.spec.dnsPolicy: Unsupported value"} {
 		if !strings.Contains(findings[i].Message, want) {
 			t.Errorf("says %q, want %q", findings[i].Message, want)
 		}
 	}
 }
 
-// What the chart merges passes, in whichever list it is; what contradicts itself doesn't. test/charts has the whole table.
+// What the chart merges passes, in whichever list it is; what contradicts itself doesn't. test/charts has the whole
+// table.
 func TestValidateContainersOfTheChart(t *testing.T) {
 	const good = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\n"
 	spec := func(mode, spec string) string {
@@ -163,18 +170,21 @@ func TestValidateContainersOfTheChart(t *testing.T) {
 	}
 }
 
-// Another image may start the runner by itself, so without a command there is a warning; of GitHub's it is known that it doesn't.
+// Another image may start the runner by itself, so without a command there is a warning; of GitHub's it is known that
+// it doesn't.
 func TestValidateRunnerWithoutCommand(t *testing.T) {
 	const values = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\ntemplate: {spec: {containers: [{name: runner, image: "
 	for image, want := range map[string]int{
 		"mine": ExitFine, "example.com/actions-runner-of-ours:1": ExitFine,
-		"ghcr.io/actions/actions-runner": ExitProblems, "mirror.example.com:5000/actions-runner@sha256:0": ExitProblems, "actions-runner:2": ExitProblems,
+		"ghcr.io/actions/actions-runner": ExitProblems, "mirror.example.com:5000/actions-runner@sha256:0": ExitProblems,
+		"actions-runner:2": ExitProblems,
 	} {
 		file, output := filepath.Join(t.TempDir(), "values.yaml"), &bytes.Buffer{}
 		if err := os.WriteFile(file, []byte(values+"\""+image+"\"}]}}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != want || !strings.Contains(output.String(), "NoCommand") {
+		if code := Main(t.Context(), []string{"validate", "-f", file}, output, output); code != want ||
+			!strings.Contains(output.String(), "NoCommand") {
 			t.Errorf("%s: exit code %d, want %d: %s", image, code, want, output)
 		}
 	}
@@ -187,7 +197,8 @@ func TestValidateValuesOfTheExperimentalChart(t *testing.T) {
 	if err != nil || len(findings) != 1 || findings[0].Reason != "InvalidValues" {
 		t.Fatalf("found %+v, %v", findings, err)
 	}
-	for _, want := range []string{"auth.url -> githubConfigUrl", "runner.mode -> containerMode.type", "scaleset.maxRunners -> maxRunners"} {
+	for _, want := range []string{"auth.url -> githubConfigUrl", "runner.mode -> containerMode.type",
+		"scaleset.maxRunners -> maxRunners"} {
 		if !strings.Contains(findings[0].Message, want) {
 			t.Errorf("says %q, want %q", findings[0].Message, want)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// maxJobs is how many jobs one call may queue; they all stay in memory.
+// maxJobs limits the jobs that one call queues; they all stay in memory.
 const maxJobs = 100_000
 
 // JobRequest asks for jobs.
@@ -19,8 +19,8 @@ type JobRequest struct {
 	// ScaleSet, if set, is one more label; with Labels it is the runs-on of the jobs.
 	ScaleSet string   `json:"scaleSet,omitempty"`
 	Labels   []string `json:"labels,omitempty"`
-	// How long a job runs: Duration; or Durations, taken in turn; or random
-	// between MinDuration and MaxDuration. None of them means no time at all.
+	// A job runs for Duration; or for one of Durations, taken in turn; or for a random time between MinDuration and
+	// MaxDuration. Without any of them it takes no time at all.
 	Duration    Duration   `json:"duration,omitempty"`
 	Durations   []Duration `json:"durations,omitempty"`
 	MinDuration Duration   `json:"minDuration,omitempty"`
@@ -55,7 +55,7 @@ func (q *JobRequest) validate() error {
 	return nil
 }
 
-// duration is how long the i-th job runs.
+// duration returns the time for which the i-th job runs.
 func (q *JobRequest) duration(i int, random *rand.Rand) time.Duration {
 	switch {
 	case len(q.Durations) > 0:
@@ -110,8 +110,8 @@ func (s *Server) CancelJob(requestID int64) (err error) {
 	return err
 }
 
-// EndJobs lets every running job come to its end now, with the result it was
-// queued with: a job may so last as long as whatever happens to its runner.
+// EndJobs lets every running job come to its end now, with the result it was queued with: so a job can last until
+// something has happened to its runner.
 func (s *Server) EndJobs() { s.do(s.state.EndJobs) }
 
 // Snapshot describes everything as it is now.
@@ -144,7 +144,7 @@ func (s *Server) ExpireAdminTokens() {
 	s.do(func(time.Time) { s.tokens.epoch++ })
 }
 
-// RevokePAT makes the REST API refuse a token; with revoked false it is good again.
+// RevokePAT makes the REST API refuse a token; with revoked false it is accepted again.
 func (s *Server) RevokePAT(token string, revoked bool) {
 	s.do(func(time.Time) { s.tokens.revoked[token] = revoked })
 }
@@ -197,7 +197,8 @@ func (s *Server) DeprecateRunnerVersion(version string, deprecated bool) {
 	s.do(func(time.Time) { s.state.DeprecateVersion(version, deprecated) })
 }
 
-// SetPermissions changes what the Apps' installations may do, for the tokens that are made from now on; nil is everything.
+// SetPermissions changes what the Apps' installations may do, for the tokens that are made from now on; nil is
+// everything.
 func (s *Server) SetPermissions(permissions map[string]string) {
 	s.do(func(time.Time) { s.tokens.permissions = permissions })
 }

@@ -152,7 +152,8 @@ const setsPath = "_apis/runtime/runnerscalesets"
 
 func (c *client) createSet(name string, labels ...string) scaleSet {
 	c.t.Helper()
-	body := map[string]any{"name": name, "runnerGroupId": 1, "RunnerSetting": map[string]any{"disableUpdate": true}, "createdOn": "0001-01-01T00:00:00Z"}
+	body := map[string]any{"name": name, "runnerGroupId": 1, "RunnerSetting": map[string]any{"disableUpdate": true},
+		"createdOn": "0001-01-01T00:00:00Z"}
 	wanted := []map[string]string{{"type": "System", "name": name}}
 	for _, label := range labels {
 		wanted = append(wanted, map[string]string{"type": "System", "name": label})
@@ -266,7 +267,8 @@ type jit struct {
 func (c *client) generate(set int, name string) jit {
 	c.t.Helper()
 	var j jit
-	c.want(200, c.call("POST", setsPath+"/"+strconv.Itoa(set)+"/generatejitconfig", map[string]string{"name": name, "workFolder": ""}), &j)
+	c.want(200, c.call("POST", setsPath+"/"+strconv.Itoa(set)+
+		"/generatejitconfig", map[string]string{"name": name, "workFolder": ""}), &j)
 	return j
 }
 

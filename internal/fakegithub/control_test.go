@@ -31,7 +31,8 @@ func TestControlClient(t *testing.T) {
 		t.Errorf("jobs %+v, %v", jobs, err)
 	}
 	snapshot, err := control.Snapshot(ctx)
-	if err != nil || len(snapshot.ScaleSets) != 1 || snapshot.ScaleSets[0].Statistics.Assigned != 1 || len(snapshot.Sessions) != 1 {
+	if err != nil || len(snapshot.ScaleSets) != 1 || snapshot.ScaleSets[0].Statistics.Assigned != 1 ||
+		len(snapshot.Sessions) != 1 {
 		t.Errorf("snapshot %+v, %v", snapshot, err)
 	}
 }
@@ -56,7 +57,8 @@ func TestControlFaultsAndActions(t *testing.T) {
 	ctx := context.Background()
 	set := c.createSet("linux")
 	s := c.openSession(set.ID)
-	id, err := control.AddFault(ctx, fakegithub.Fault{Endpoint: "get-message", Status: 500, Delay: fakegithub.Duration(time.Millisecond)})
+	id, err := control.AddFault(ctx, fakegithub.Fault{Endpoint: "get-message", Status: 500,
+		Delay: fakegithub.Duration(time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,13 +14,13 @@ import (
 // ControlClient steers a fake in another process. Its methods return an error
 // with the fake's own words when it refuses.
 type ControlClient struct {
-	// BaseURL is what Start returned, or however else the fake is reached.
+	// BaseURL is the one that Start returned, or another at which the fake is reached.
 	BaseURL string
 	// HTTP defaults to http.DefaultClient.
 	HTTP *http.Client
 }
 
-// Healthy returns nil once the fake answers.
+// Healthy returns nil if the fake answers.
 func (c *ControlClient) Healthy(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "healthz", nil, nil)
 }

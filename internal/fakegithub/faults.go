@@ -35,8 +35,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// When a fault drops the connection: before the call is carried out, or after
-// it, so that only the answer is lost.
+// A fault drops the connection before the call is carried out, or after it, so that only the answer is lost.
 const (
 	DropBefore = "before"
 	DropAfter  = "after"
@@ -68,7 +67,7 @@ type Fault struct {
 	BOM      bool `json:"bom,omitempty"`
 	// Probability is the share of fitting calls hit; 0 means all.
 	Probability float64 `json:"probability,omitempty"`
-	// Count is how many calls are hit before the fault is used up; 0 means no limit.
+	// The fault is used up after it has hit Count calls; 0 means no limit.
 	Count int `json:"count,omitempty"`
 	// Skip lets that many fitting calls through first.
 	Skip int `json:"skip,omitempty"`

@@ -28,7 +28,8 @@ func TestFaultAnswers(t *testing.T) {
 	set := c.createSet("linux") // skipped
 	for range 2 {
 		got := c.call("GET", setsPath+"/1", nil)
-		if got.status != 429 || string(got.body) != "slow down" || got.header.Get("Retry-After") != "7" || got.header.Get("Content-Type") != "text/plain" {
+		if got.status != 429 || string(got.body) != "slow down" || got.header.Get("Retry-After") != "7" ||
+			got.header.Get("Content-Type") != "text/plain" {
 			t.Errorf("got %d %q %v", got.status, got.body, got.header)
 		}
 	}

@@ -59,7 +59,8 @@ func TestRunnersAreListedWithTheirStatus(t *testing.T) {
 		t.Fatalf("%+v", page)
 	}
 	never, up := page.Runners[0], page.Runners[1]
-	if never.Name != "never" || never.Status != "offline" || up.Name != "runner" || up.Status != "online" || up.Busy || up.ID != registered.Runner.ID {
+	if never.Name != "never" || never.Status != "offline" || up.Name != "runner" || up.Status != "online" || up.Busy ||
+		up.ID != registered.Runner.ID {
 		t.Errorf("%+v", page)
 	}
 	if len(up.Labels) != 1 || up.Labels[0].Name != "linux" || never.OS != "unknown" || up.OS != "linux" {
@@ -78,7 +79,8 @@ func TestRunnersAreListedInPages(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		c.generate(set.ID, name)
 	}
-	for query, want := range map[string]string{"?per_page=2": "ab", "?per_page=2&page=2": "c", "?page=7": "", "?per_page=1000": "abc"} {
+	for query, want := range map[string]string{"?per_page=2": "ab", "?per_page=2&page=2": "c", "?page=7": "",
+		"?per_page=1000": "abc"} {
 		names := ""
 		page := c.listRunners(query)
 		for _, runner := range page.Runners {

@@ -13,9 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// TestManyPollsAndRunners holds 1,000 long polls and 5,000 runners at once and
-// lets every runner run a job. Without a network: it is the state and its
-// wake-ups that must be cheap.
+// TestManyPollsAndRunners holds 1,000 long polls and 5,000 runners at the same time and lets every runner run a job.
+// Without a network: it is the state and its wake-ups that must be cheap.
 func TestManyPollsAndRunners(t *testing.T) {
 	const sets, runnersPerSet = 1000, 5
 	// Where thousands wait for two processors, none of them is lost.
@@ -39,7 +38,8 @@ func TestManyPollsAndRunners(t *testing.T) {
 		}
 	}
 	for i := range sets {
-		c.queue(fakegithub.JobRequest{ScaleSet: fmt.Sprintf("set-%d", i), Count: runnersPerSet, Duration: fakegithub.Duration(10 * time.Millisecond)})
+		c.queue(fakegithub.JobRequest{ScaleSet: fmt.Sprintf("set-%d", i), Count: runnersPerSet,
+			Duration: fakegithub.Duration(10 * time.Millisecond)})
 	}
 	runners.Wait()
 	cancel()

@@ -15,11 +15,11 @@ import (
 type (
 	// Rules are the settings of what GitHub does; state.Config has the defaults.
 	Rules = state.Config
-	// Flow is how jobs come to a scale set: Acquire or AutoAssign.
+	// Flow is the way in which jobs come to a scale set: Acquire or AutoAssign.
 	Flow = state.Flow
 	// Job is one job with its history.
 	Job = state.JobView
-	// JobState is where a job stands.
+	// JobState is the state of a job.
 	JobState = state.JobState
 	// Anomaly is something a correct controller never causes.
 	Anomaly = state.Anomaly
@@ -59,19 +59,20 @@ type Options struct {
 
 	// PATs are the tokens accepted; nil accepts any that is not empty.
 	PATs []string
-	// PATExpires is when GitHub says that they expire; zero is never. They are accepted all the same.
+	// PATExpires is the time at which they expire, as GitHub says; zero means never. They are accepted all the same.
 	PATExpires time.Time
-	// RegistrationLimit is how many registration tokens a credential may ask for in an hour; default 10,000.
+	// RegistrationLimit is the number of registration tokens for which a credential may ask in an hour; default 10,000.
 	RegistrationLimit int
 	// Apps are the apps accepted.
 	Apps []App
-	// Permissions are what the Apps' installations may do in the REST API beside registering runners, such as actions: write; nil is all.
+	// Permissions are those of the Apps' installations in the REST API beside registering runners, such as actions:
+	// write; nil means all.
 	Permissions map[string]string
 	// RunnerGroups are created beside the default group.
 	RunnerGroups []string
 	// AdminTokenLifetime is the life of an admin token; default 1 h.
 	AdminTokenLifetime time.Duration
-	// PollLength is how long an empty long poll is held; default 50 s.
+	// An empty long poll is held for PollLength; default 50 s.
 	PollLength time.Duration
 	// JITLatency and Latency delay generatejitconfig and every other call of the
 	// REST API, the service and the queue.

@@ -126,7 +126,8 @@ func TestAcquireFlow(t *testing.T) {
 	}
 	// The capacity of the last poll was 1: one assigned, one waits for room.
 	m = s.next(m.MessageID, 1)
-	if m.types() != "JobAssigned" || m.Statistics.Assigned != 1 || m.Statistics.Acquired != 1 || m.Statistics.Available != 1 {
+	if m.types() != "JobAssigned" || m.Statistics.Assigned != 1 || m.Statistics.Acquired != 1 ||
+		m.Statistics.Available != 1 {
 		t.Errorf("after acquiring: %s %+v", m.types(), m.Statistics)
 	}
 	if m = s.next(m.MessageID, 2); m.types() != "JobAssigned" || m.Statistics.Acquired != 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Resources of the REST API whose use GitHub limits, and how often a credential may use them in an hour.
+// Resources of the REST API whose use GitHub limits, and the number of uses by a credential in an hour.
 const (
 	coreResource         = "core"
 	coreLimit            = 5000
@@ -18,13 +18,13 @@ const (
 	limitWindow = time.Hour
 )
 
-// allowance is what a credential has used of a resource in the window that ends at reset.
+// allowance counts what a credential has used of a resource in the window that ends at reset.
 type allowance struct {
 	used  int
 	reset time.Time
 }
 
-// spender is who has an allowance, and of what.
+// spender is a credential with an allowance of a resource.
 type spender struct{ credential, resource string }
 
 // spend notes a request of a credential. It returns the headers that tell the client where it stands; allowed is false

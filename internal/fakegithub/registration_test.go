@@ -108,7 +108,8 @@ func TestApp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, fakegithub.Options{Apps: []fakegithub.App{{ID: "12", ClientID: "Iv1.x", Installations: []int64{7}, PublicKey: &key.PublicKey}}})
+	c := newClient(t, fakegithub.Options{Apps: []fakegithub.App{{ID: "12", ClientID: "Iv1.x", Installations: []int64{7},
+		PublicKey: &key.PublicKey}}})
 	now := time.Now()
 	tests := map[string]struct {
 		issuer, installation string
@@ -142,7 +143,8 @@ func TestApp(t *testing.T) {
 			if got.status == 201 {
 				var token struct{ Token string }
 				c.want(201, got, &token)
-				c.want(201, c.do("POST", c.base+"/api/v3/repos/acme/app/actions/runners/registration-token", "Bearer "+token.Token, nil), nil)
+				c.want(201, c.do("POST", c.base+"/api/v3/repos/acme/app/actions/runners/registration-token", "Bearer "+
+					token.Token, nil), nil)
 			}
 		})
 	}
@@ -159,7 +161,8 @@ func TestHostedNameThroughProxy(t *testing.T) {
 	c.http = &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
 
 	var token struct{ Token string }
-	c.want(201, c.do("POST", "http://api.github.localhost/orgs/acme/actions/runners/registration-token", "Bearer pat", nil), &token)
+	c.want(201, c.do("POST", "http://api.github.localhost/orgs/acme/actions/runners/registration-token", "Bearer pat",
+		nil), &token)
 	var connection struct{ URL, Token string }
 	c.want(200, c.do("POST", "http://api.github.localhost/actions/runner-registration", "RemoteAuth "+token.Token,
 		map[string]string{"url": "http://github.localhost/acme", "runner_event": "register"}), &connection)

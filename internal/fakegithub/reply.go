@@ -36,7 +36,7 @@ func jsonReply(status int, value any) reply {
 
 func emptyReply(status int) reply { return reply{status: status} }
 
-// list is how the service wraps several values.
+// list wraps several values as the service does.
 type list[T any] struct {
 	Count int `json:"count"`
 	Value []T `json:"value"`
@@ -53,20 +53,32 @@ type exception struct {
 }
 
 var exceptions = map[state.Kind]exception{
-	state.Invalid:           {http.StatusBadRequest, "System.ArgumentException", "mscorlib"},
-	state.Unauthorized:      {http.StatusUnauthorized, "GitHub.Services.Common.VssUnauthorizedException", "GitHub.Services.Common"},
-	state.ScaleSetNotFound:  {http.StatusNotFound, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetNotFoundException", "GitHub.Actions.Runtime.WebApi"},
-	state.ScaleSetExists:    {http.StatusBadRequest, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetExistsException", "GitHub.Actions.Runtime.WebApi"},
-	state.SessionConflict:   {http.StatusConflict, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetSessionConflictException", "GitHub.Actions.Runtime.WebApi"},
-	state.SessionExpired:    {http.StatusBadRequest, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetSessionExpiredException", "GitHub.Actions.Runtime.WebApi"},
-	state.SessionNotFound:   {http.StatusNotFound, "RunnerAdminException", "GitHub.Actions.Runtime.WebApi"},
-	state.RunnerExists:      {http.StatusConflict, "GitHub.DistributedTask.WebApi.TaskAgentExistsException", "GitHub.DistributedTask.WebApi"},
-	state.RunnerNotFound:    {http.StatusNotFound, "GitHub.DistributedTask.WebApi.TaskAgentNotFoundException", "GitHub.DistributedTask.WebApi"},
-	state.JobStillRunning:   {http.StatusBadRequest, "GitHub.DistributedTask.WebApi.JobStillRunningException", "GitHub.DistributedTask.WebApi"},
-	state.JobNotFound:       {http.StatusNotFound, "GitHub.DistributedTask.WebApi.TaskAgentJobNotFoundException", "GitHub.DistributedTask.WebApi"},
-	state.JITConfigUsed:     {http.StatusConflict, "GitHub.DistributedTask.WebApi.TaskAgentSessionConflictException", "GitHub.DistributedTask.WebApi"},
-	state.RunnerRemoved:     {http.StatusGone, "GitHub.DistributedTask.WebApi.TaskAgentNotFoundException", "GitHub.DistributedTask.WebApi"},
-	state.VersionDeprecated: {http.StatusUpgradeRequired, "GitHub.DistributedTask.WebApi.AccessDeniedException", "GitHub.DistributedTask.WebApi"},
+	state.Invalid: {http.StatusBadRequest, "System.ArgumentException", "mscorlib"},
+	state.Unauthorized: {http.StatusUnauthorized, "GitHub.Services.Common.VssUnauthorizedException",
+		"GitHub.Services.Common"},
+	state.ScaleSetNotFound: {http.StatusNotFound, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetNotFoundException",
+		"GitHub.Actions.Runtime.WebApi"},
+	state.ScaleSetExists: {http.StatusBadRequest, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetExistsException",
+		"GitHub.Actions.Runtime.WebApi"},
+	state.SessionConflict: {http.StatusConflict, "GitHub.Actions.Runtime.WebApi.RunnerScaleSetSessionConflictException",
+		"GitHub.Actions.Runtime.WebApi"},
+	state.SessionExpired: {http.StatusBadRequest,
+		"GitHub.Actions.Runtime.WebApi.RunnerScaleSetSessionExpiredException", "GitHub.Actions.Runtime.WebApi"},
+	state.SessionNotFound: {http.StatusNotFound, "RunnerAdminException", "GitHub.Actions.Runtime.WebApi"},
+	state.RunnerExists: {http.StatusConflict, "GitHub.DistributedTask.WebApi.TaskAgentExistsException",
+		"GitHub.DistributedTask.WebApi"},
+	state.RunnerNotFound: {http.StatusNotFound, "GitHub.DistributedTask.WebApi.TaskAgentNotFoundException",
+		"GitHub.DistributedTask.WebApi"},
+	state.JobStillRunning: {http.StatusBadRequest, "GitHub.DistributedTask.WebApi.JobStillRunningException",
+		"GitHub.DistributedTask.WebApi"},
+	state.JobNotFound: {http.StatusNotFound, "GitHub.DistributedTask.WebApi.TaskAgentJobNotFoundException",
+		"GitHub.DistributedTask.WebApi"},
+	state.JITConfigUsed: {http.StatusConflict, "GitHub.DistributedTask.WebApi.TaskAgentSessionConflictException",
+		"GitHub.DistributedTask.WebApi"},
+	state.RunnerRemoved: {http.StatusGone, "GitHub.DistributedTask.WebApi.TaskAgentNotFoundException",
+		"GitHub.DistributedTask.WebApi"},
+	state.VersionDeprecated: {http.StatusUpgradeRequired, "GitHub.DistributedTask.WebApi.AccessDeniedException",
+		"GitHub.DistributedTask.WebApi"},
 }
 
 // vssError is the body of an error of the Actions service.
@@ -131,8 +143,7 @@ func (rep reply) send(w http.ResponseWriter, fault *Fault) {
 	if fault != nil && fault.Truncate {
 		_, _ = w.Write(body[:len(body)/2])
 		_ = http.NewResponseController(w).Flush() // or the half would die with the connection
-		// Closing the connection after half of the announced length is what the
-		// client sees as an unexpected end.
+		// To the client, a connection that is closed after half of the announced length is an unexpected end.
 		panic(http.ErrAbortHandler)
 	}
 	_, _ = w.Write(body)

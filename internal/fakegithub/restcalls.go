@@ -15,12 +15,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
-// restCaller is who makes a call of the REST API about a repository, and which one.
+// restCaller makes a call of the REST API about a repository.
 type restCaller struct{ app, owner, repo string }
 
-// restCall wraps a handler of the REST API about a repository: the credential must be good, have the permission NAME=LEVEL and be within
-// its limits. The handler runs under the lock.
-func restCall(permission string, handle func(*Server, time.Time, restCaller, *request) reply) func(*Server, *request) reply {
+// restCall wraps a handler of the REST API about a repository: the credential must be good, have the permission
+// NAME=LEVEL and be within its limits. The handler runs under the lock.
+func restCall(
+	permission string, handle func(*Server, time.Time, restCaller, *request) reply,
+) func(*Server, *request) reply {
 	return func(s *Server, r *request) (rep reply) {
 		s.do(func(now time.Time) {
 			credential := bearer(r.Header.Get("Authorization"), "Bearer")
@@ -41,7 +43,8 @@ func restCall(permission string, handle func(*Server, time.Time, restCaller, *re
 	}
 }
 
-// permit returns the refusal of a call that the credential may not make, nil if it may. A personal access token may do all but write checks.
+// permit returns the refusal of a call that the credential may not make, nil if it may. A personal access token may do
+// all but write checks.
 func (t *tokens) permit(now time.Time, credential, permission, method string) *reply {
 	name, level, _ := strings.Cut(permission, "=")
 	who, isInstallation := t.installation[credential]
@@ -51,7 +54,8 @@ func (t *tokens) permit(now time.Time, credential, permission, method string) *r
 		refused = restError(http.StatusForbidden, "You must authenticate via a GitHub App.")
 	case isInstallation && who.permissions != nil && has != level && has != "write":
 	case method != http.MethodGet && !t.mayCreate(now, who.app+"/"+credential[:min(4, len(credential))]):
-		refused = restError(http.StatusForbidden, "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.")
+		refused = restError(http.StatusForbidden,
+			"You have exceeded a secondary rate limit. Please wait a few minutes before you try again.")
 		refused.header = map[string]string{"Retry-After": "60"}
 	default:
 		return nil
@@ -147,7 +151,8 @@ func listRunJobs(s *Server, _ time.Time, of restCaller, r *request) reply {
 		view := job.Job.View()
 		listed = append(listed, runJobAnswer{
 			ID: job.ID, RunID: run.ID, Attempt: job.Attempt, HeadSHA: headSHA(run), Name: view.Name, Status: status,
-			Conclusion: orNull(conclusion), RunnerID: orNull(view.RunnerID), RunnerName: orNull(view.Runner), Labels: view.Labels,
+			Conclusion: orNull(conclusion), RunnerID: orNull(view.RunnerID), RunnerName: orNull(view.Runner),
+			Labels:    view.Labels,
 			StartedAt: orNull(view.StartedAt.UTC()), CompletedAt: orNull(view.CompletedAt.UTC()),
 		})
 	}
@@ -294,8 +299,8 @@ func number(text string, otherwise int) int {
 	return otherwise
 }
 
-// registered describes the runners of a scope, or the one with that name, in the order of their registration. The caller holds the
-// lock.
+// registered describes the runners of a scope, or the one with that name, in the order of their registration. The
+// caller holds the lock.
 func (s *Server) registered(key, name string) []listedRunner {
 	scope := s.state.ScopeByKey(key)
 	if scope == nil {

@@ -31,8 +31,8 @@ const (
 	controlEndpoints = "control/"
 )
 
-// endpoints lists every call GitHub has, and those of the simulated runner. The
-// patterns are what canonical makes of an address.
+// endpoints lists every call GitHub has, and those of the simulated runner. The patterns have the form that canonical
+// gives to an address.
 func endpoints() []endpoint {
 	const (
 		sets     = "/services/{service}/_apis/runtime/runnerscalesets"
@@ -46,8 +46,10 @@ func endpoints() []endpoint {
 	)
 	return []endpoint{
 		{"access-token", "POST /rest/app/installations/{installation}/access_tokens", (*Server).createAccessToken},
-		{"registration-token", "POST /rest/{kind}/{owner}/actions/runners/registration-token", (*Server).createRegistrationToken},
-		{"registration-token", "POST /rest/{kind}/{owner}/{repo}/actions/runners/registration-token", (*Server).createRegistrationToken},
+		{"registration-token", "POST /rest/{kind}/{owner}/actions/runners/registration-token",
+			(*Server).createRegistrationToken},
+		{"registration-token", "POST /rest/{kind}/{owner}/{repo}/actions/runners/registration-token",
+			(*Server).createRegistrationToken},
 		{"list-runners", "GET /rest/{kind}/{owner}/actions/runners", (*Server).listRunners},
 		{"list-runners", "GET /rest/{kind}/{owner}/{repo}/actions/runners", (*Server).listRunners},
 		{"get-run", "GET " + run, restCall("actions=read", getRun)},

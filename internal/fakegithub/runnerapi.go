@@ -22,7 +22,7 @@ type runnerCall struct {
 	KnowsEnd bool `json:"knowsEnd,omitempty"`
 	// HoldsEnd says, when it connects, that its job ends only after its last report.
 	HoldsEnd bool `json:"holdsEnd,omitempty"`
-	// Step is what it reports, and Last says that there is nothing more.
+	// Step is reported, and Last says that there is nothing more.
 	Step *state.Step `json:"step,omitempty"`
 	Last bool        `json:"last,omitempty"`
 }
@@ -100,12 +100,13 @@ func (s *Server) look(runner *state.Runner, call runnerCall) (event runnerEvent)
 	return event
 }
 
-// environment is what every process of a job has of its workflow run.
+// environment returns the variables that every process of a job has of its workflow run.
 func environment(job *state.Job) map[string]string {
 	spec := &job.Spec
 	found := map[string]string{
-		"GITHUB_ACTIONS": "true", "GITHUB_JOB": spec.Name, "GITHUB_EVENT_NAME": spec.Event, "GITHUB_WORKFLOW_REF": spec.WorkflowRef,
-		"GITHUB_ACTOR": state.Person, "GITHUB_TRIGGERING_ACTOR": spec.Actor,
+		"GITHUB_ACTIONS": "true", "GITHUB_JOB": spec.Name, "GITHUB_EVENT_NAME": spec.Event,
+		"GITHUB_WORKFLOW_REF": spec.WorkflowRef,
+		"GITHUB_ACTOR":        state.Person, "GITHUB_TRIGGERING_ACTOR": spec.Actor,
 		"GITHUB_RUN_ID": strconv.FormatInt(job.RunID, 10), "GITHUB_RUN_ATTEMPT": strconv.Itoa(job.RunAttempt),
 	}
 	if spec.Debug {

@@ -54,7 +54,8 @@ func TestScaleSetLookups(t *testing.T) {
 	}
 	var got scaleSet
 	c.want(200, c.call("GET", setsPath+"/"+strconv.Itoa(set.ID), nil), &got)
-	if got.Name != "linux x" || got.Statistics == nil || !got.RunnerSetting.DisableUpdate || got.RunnerGroupName != "Default" {
+	if got.Name != "linux x" || got.Statistics == nil || !got.RunnerSetting.DisableUpdate ||
+		got.RunnerGroupName != "Default" {
 		t.Errorf("got %+v", got)
 	}
 	c.wantException(404, "RunnerScaleSetNotFoundException", c.call("GET", setsPath+"/99", nil))
@@ -96,7 +97,8 @@ func TestUpdateChangesOnlyWhatIsGiven(t *testing.T) {
 	}
 	var got scaleSet
 	c.want(200, c.call("PATCH", path, zero("runnerGroupId", 2)), &got)
-	if got.Name != "linux" || got.RunnerGroupID != 2 || got.RunnerGroupName != "second" || !got.RunnerSetting.DisableUpdate || len(got.Labels) != 1 {
+	if got.Name != "linux" || got.RunnerGroupID != 2 || got.RunnerGroupName != "second" ||
+		!got.RunnerSetting.DisableUpdate || len(got.Labels) != 1 {
 		t.Errorf("after a change of the group: %+v", got)
 	}
 	c.want(200, c.call("PATCH", path, zero("name", "other")), &got)

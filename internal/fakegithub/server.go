@@ -82,8 +82,8 @@ func (s *Server) Start(addr string) (string, error) {
 	return scheme + at.String(), nil
 }
 
-// Close ends every poll under way and stops listening. It may be called more
-// than once; with an httptest.Server, call it before that one's Close.
+// Close ends every poll under way and stops listening. It may be called several times; with an httptest.Server, call it
+// before that one's Close.
 func (s *Server) Close() {
 	s.close.Do(func() { close(s.done) })
 	s.mu.Lock()

@@ -18,7 +18,8 @@ import (
 func TestJobOfAnHourWithFakeClock(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	c := newClient(t, fakegithub.Options{
-		Rules: fakegithub.Rules{RunnerLostAfter: 24 * time.Hour, SessionLifetime: 24 * time.Hour, QueueTokenLifetime: 24 * time.Hour},
+		Rules: fakegithub.Rules{RunnerLostAfter: 24 * time.Hour, SessionLifetime: 24 * time.Hour,
+			QueueTokenLifetime: 24 * time.Hour},
 		Clock: clock, PollLength: 12 * time.Hour, AdminTokenLifetime: 24 * time.Hour,
 	})
 	set := c.createSet("linux")
@@ -42,7 +43,8 @@ func TestJobOfAnHourWithFakeClock(t *testing.T) {
 	}
 }
 
-// Answers are dated by the fake's own clock: clients compare it with the expiry of tokens, whatever their own clock says.
+// Answers are dated by the fake's own clock: clients compare it with the expiry of tokens, whatever their own clock
+// says.
 func TestAnswersAreDated(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	c := newClient(t, fakegithub.Options{Clock: clocktesting.NewFakeClock(now)})

@@ -38,7 +38,8 @@ func TestOneSessionPerScaleSet(t *testing.T) {
 	c.wantException(400, "RunnerScaleSetSessionExpiredException", c.call("DELETE", path, nil))
 	c.wantException(404, "RunnerAdminException", c.call("PATCH", path, nil))
 	c.want(200, create(), nil)
-	c.wantException(404, "RunnerScaleSetNotFoundException", c.call("POST", sessionsPath(99), map[string]string{"ownerName": "me"}))
+	c.wantException(404, "RunnerScaleSetNotFoundException",
+		c.call("POST", sessionsPath(99), map[string]string{"ownerName": "me"}))
 }
 
 func TestExpiredQueueToken(t *testing.T) {

@@ -40,7 +40,7 @@ var (
 	ErrRunnerKilled = errors.New("the runner was killed")
 )
 
-// DefaultRunnerVersion is what a simulated runner says about itself.
+// DefaultRunnerVersion is the version that a simulated runner says it has.
 const DefaultRunnerVersion = "2.330.0"
 
 // RunnerOptions are the settings of a simulated runner.
@@ -56,7 +56,8 @@ type RunnerOptions struct {
 	ReturnVersionDeprecated bool
 	// Kill, when closed, ends the runner without a farewell, like SIGKILL.
 	Kill <-chan struct{}
-	// Started and Completed, if set, are steps of the job that the runner adds by itself before all others and after them.
+	// Started and Completed, if set, are steps of the job that the runner adds by itself before all others and after
+	// them.
 	Started, Completed JobHook
 	// Log, if set, gets one line for each thing that happens.
 	Log func(line string)
@@ -116,7 +117,8 @@ func (o *RunnerOptions) setDefaults() {
 	}
 }
 
-// killed reports whether Kill was closed. Whoever kills a runner may end its context as well, and the watcher sees either first.
+// killed reports whether Kill was closed. Whoever kills a runner may end its context as well, and the watcher sees
+// either first.
 func (o *RunnerOptions) killed() bool {
 	select {
 	case <-o.Kill:

@@ -193,7 +193,8 @@ func TestBusyRunnerEndsEarly(t *testing.T) {
 			if got := <-done; got.code != tt.code || !errors.Is(got.err, tt.err) {
 				t.Errorf("exit %+v", got)
 			}
-			// The service sees a moment later that a connection has ended, and only from then on the runner is out of touch.
+			// The service sees a moment later that a connection has ended, and only from then on the runner is out of
+			// touch.
 			for len(c.server.Jobs("completed")) == 0 {
 				clock.Step(time.Millisecond)
 				c.want(200, c.call("GET", setsPath, nil), nil)
@@ -229,7 +230,8 @@ func TestDeprecatedVersion(t *testing.T) {
 
 func TestUnreadableJITConfig(t *testing.T) {
 	for _, config := range []string{"", "!", "e30=", "bnVsbA=="} {
-		if code, err := fakegithub.RunRunner(context.Background(), config, fakegithub.RunnerOptions{}); code == 0 || !errors.Is(err, fakegithub.ErrBadJITConfig) {
+		if code, err := fakegithub.RunRunner(context.Background(), config, fakegithub.RunnerOptions{}); code == 0 ||
+			!errors.Is(err, fakegithub.ErrBadJITConfig) {
 			t.Errorf("%q: code %d, error %v", config, code, err)
 		}
 	}
@@ -250,13 +252,15 @@ func TestRunnerPersists(t *testing.T) {
 	}
 	c.queue(fakegithub.JobRequest{ScaleSet: "linux"})
 	s.next(0, 1)
-	if got := <-runInBackground(context.Background(), c.generate(set.ID, "runner-1"), fakegithub.RunnerOptions{}); got.err != nil {
+	if got := <-runInBackground(context.Background(), c.generate(set.ID, "runner-1"),
+		fakegithub.RunnerOptions{}); got.err != nil {
 		t.Errorf("exit %+v", got)
 	}
 	c.noAnomalies()
 }
 
-// A registration may get lost under its runner, and statistics may count jobs that don't exist. Nobody is told of either.
+// A registration may get lost under its runner, and statistics may count jobs that don't exist. Nobody is told of
+// either.
 func TestGitHubIsWrong(t *testing.T) {
 	c := newClient(t, fakegithub.Options{PollLength: time.Millisecond})
 	set := c.createSet("linux")
@@ -273,7 +277,8 @@ func TestGitHubIsWrong(t *testing.T) {
 	s := c.openSession(set.ID)
 	c.want(200, s.poll(0, 5), nil)
 	snapshot := c.server.Snapshot()
-	if counted := snapshot.ScaleSets[0].Statistics; len(snapshot.Runners) != 0 || counted.Registered != 0 || counted.Assigned < 3 {
+	if counted := snapshot.ScaleSets[0].Statistics; len(snapshot.Runners) != 0 || counted.Registered != 0 ||
+		counted.Assigned < 3 {
 		t.Errorf("runners %v, statistics %+v", snapshot.Runners, counted)
 	}
 	select {
@@ -288,7 +293,8 @@ func TestGitHubIsWrong(t *testing.T) {
 	}
 }
 
-// A runner's own steps: the job ends after the last one only, has what they print, fails if one fails, and asks one to end if it is canceled.
+// A runner's own steps: the job ends after the last one only, has what they print, fails if one fails, and asks one to
+// end if it is canceled.
 func TestRunnerHasStepsOfItsOwn(t *testing.T) {
 	for want, cancels := range map[string]bool{"failed": false, "canceled": true} {
 		t.Run(want, func(t *testing.T) {
@@ -313,7 +319,8 @@ func TestRunnerHasStepsOfItsOwn(t *testing.T) {
 			})
 			m = s.next(m.MessageID, 1)
 			told := <-atEnd
-			if got := []string{told["GITHUB_RUN_ATTEMPT"], told["GITHUB_TRIGGERING_ACTOR"], told["RUNNER_DEBUG"]}; !slices.Equal(got, []string{"1", "octocat", ""}) {
+			if got := []string{told["GITHUB_RUN_ATTEMPT"], told["GITHUB_TRIGGERING_ACTOR"],
+				told["RUNNER_DEBUG"]}; !slices.Equal(got, []string{"1", "octocat", ""}) {
 				t.Errorf("attempt, actor and debug logging are %q", got)
 			}
 			if jobs := c.server.Jobs("running"); len(jobs) != 1 || len(jobs[0].Steps) != 1 || jobs[0].Steps[0].Log != "a" {

@@ -131,7 +131,7 @@ func (t *tokens) newRegistrationToken(now time.Time, scopeKey string) (string, t
 	return token, until
 }
 
-// adminClaims is what an admin token says. Clients read exp only.
+// adminClaims are the claims of an admin token. Clients read exp only.
 type adminClaims struct {
 	jwt.RegisteredClaims
 	Scope string `json:"scope"`

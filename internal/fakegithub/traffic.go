@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// maxLog is how many requests the log remembers: some minutes of 1,000 sets at
-// rest, a few MB at most.
+// maxLog limits the requests that the log remembers: some minutes of 1,000 sets at rest, a few MB at most.
 const maxLog = 16384
 
 // Counter counts the calls of one endpoint.

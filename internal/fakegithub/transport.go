@@ -37,8 +37,9 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = io.MultiReader(body, cutShort{})
 	}
 	return &http.Response{
-		StatusCode: recorder.status, Status: http.StatusText(recorder.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: recorder.header, Body: io.NopCloser(body), ContentLength: -1, Request: r,
+		StatusCode: recorder.status, Status: http.StatusText(recorder.status), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     recorder.header, Body: io.NopCloser(body), ContentLength: -1, Request: r,
 	}, nil
 }
 

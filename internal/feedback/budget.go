@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// GitHub lets an App make 80 requests a minute, and 500 an hour, that create content, and 5,000 an hour of any kind, which registrations of
-// runners need, too. A fifth of the writes is left for reruns, and for what the manager wrote before it was restarted; of the others,
-// looks at workflow runs may take a fifth.
+// GitHub lets an App make 80 requests a minute, and 500 an hour, that create content, and 5,000 an hour of any kind,
+// which registrations of runners need, too. A fifth of the writes is left for reruns, and for what the manager wrote
+// before it was restarted; of the others, looks at workflow runs may take a fifth.
 const (
 	writesPerMinute = 64
 	writesPerHour   = 400
 	readsPerHour    = 1000
 )
 
-// Budget limits what is written and read for the scale sets of one App. It is safe for concurrent use. The zero value has spent nothing.
+// Budget limits what is written and read for the scale sets of one App. It is safe for concurrent use. The zero value
+// has spent nothing.
 type Budget struct {
 	mu            sync.Mutex
 	writes, reads ledger
@@ -24,7 +25,7 @@ type Budget struct {
 // ledger has when each account made calls in the last hour, oldest first.
 type ledger map[string][]time.Time
 
-// limit is how many calls an account may make in a period.
+// limit allows an account a number of calls in a period.
 type limit struct {
 	calls  int
 	period time.Duration
@@ -33,13 +34,14 @@ type limit struct {
 // SpentError says that an account has written or read as much as it may.
 type SpentError struct {
 	Account string
-	// Until is when it may do so again.
+	// It may do so again at Until.
 	Until time.Time
 }
 
 // Error names the account.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, and read %d answers about workflow runs an hour: going on at %s",
+	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, and read %d answers about workflow runs an "+
+		"hour: going on at %s",
 		e.Account, writesPerMinute, writesPerHour, readsPerHour, e.Until.UTC().Format(time.RFC3339))
 }
 

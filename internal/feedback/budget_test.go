@@ -10,7 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/github/rest"
 )
 
-// As many runs as may wait, all of which go on, are looked at in an hour as often as the App's other calls allow; the oldest first.
+// As many runs as may wait, all of which go on, are looked at in an hour as often as the App's other calls allow; the
+// oldest first.
 func TestLooksAtRunsHaveABudget(t *testing.T) {
 	for _, sets := range []int{1, 3} {
 		budget, github := &Budget{}, newRun(epoch, other("in_progress", ""))

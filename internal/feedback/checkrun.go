@@ -14,18 +14,18 @@ import (
 	"github.com/harrier-ci/harrier/github/rest"
 )
 
-// Told is what GitHub knows of a check run, as far as we know it.
+// Told has what GitHub knows of a check run, as far as we know it.
 type Told struct {
 	// SHA is the commit, and ID the check run on it; empty while they are not known.
 	SHA string
 	ID  int64
-	// Title, Summary and Over are what was told last, At when.
+	// Title, Summary and Over were told last, at At.
 	Title, Summary string
 	Over           bool
 	At             time.Time
 }
 
-// Says reports whether that is what the check run says.
+// Says reports whether the check run says the same.
 func (t *Told) Says(check *Check) bool {
 	return t.Title == check.Title && t.Summary == check.Summary && t.Over == check.Over
 }
@@ -35,10 +35,12 @@ func (t Told) saying(check *Check, at time.Time) Told {
 	return t
 }
 
-// Tell creates or updates a check run. All are neutral from the beginning, so that none ever keeps a commit from being merged. Its
-// set and its key identify it: one that a former process has created, or whose answer was lost, is found again. It returns what is known after
-// that, even if it fails: with *SpentError, or the errors of package rest.
-func Tell(ctx context.Context, client *rest.Client, budget *Budget, scaleSet types.NamespacedName, check *Check, before Told) (Told, error) {
+// Tell creates or updates a check run. All are neutral from the beginning, so that none ever keeps a commit from being
+// merged. Its set and its key identify it: one that a former process has created, or whose answer was lost, is found
+// again. It returns what is known after that, even if it fails: with *SpentError, or the errors of package rest.
+func Tell(
+	ctx context.Context, client *rest.Client, budget *Budget, scaleSet types.NamespacedName, check *Check, before Told,
+) (Told, error) {
 	repository, err := client.Repository(check.Repository)
 	if err != nil {
 		return before, err
@@ -78,15 +80,17 @@ func Tell(ctx context.Context, client *rest.Client, budget *Budget, scaleSet typ
 	return known.saying(check, client.Now()), nil
 }
 
-// nameOf is what is read in the list of a commit's checks.
+// nameOf returns the name that is read in the list of a commit's checks.
 func nameOf(scaleSet types.NamespacedName, check *Check) string {
 	what := map[string]string{AboutWaiting: "waiting", AboutLost: "lost"}[check.About]
 	return fmt.Sprintf("Runners %s: %s (%s)", scaleSet.Name, what, check.Cause)
 }
 
-// externalID tells a check run from those of other sets, also from one of the same name in another namespace, which it keeps to itself.
+// externalID tells a check run from those of other sets, also from one of the same name in another namespace, which it
+// keeps to itself.
 func externalID(scaleSet types.NamespacedName, check *Check) string {
-	return fmt.Sprintf("harrier/%x/%d/%s/%s", sha256.Sum256([]byte(scaleSet.String())), check.RunID, check.About, check.Cause)
+	return fmt.Sprintf("harrier/%x/%d/%s/%s", sha256.Sum256([]byte(scaleSet.String())), check.RunID, check.About,
+		check.Cause)
 }
 
 // LacksPermission reports whether GitHub has refused a call because of a permission that the credentials don't have.

@@ -22,16 +22,16 @@ const (
 // CauseUnknown is the cause of waiting if the set knows none.
 const CauseUnknown = "Unknown"
 
-// mostChecks is how many check runs a set keeps: the limit of status.checks.
+// mostChecks limits the check runs that a set keeps: the limit of status.checks.
 const mostChecks = 100
 
-// Check is what a check run on the commit of a workflow run is to say. There is one for each run and cause.
+// Check has what a check run on the commit of a workflow run is to say. There is one for each run and cause.
 type Check struct {
 	v1alpha1.CheckRecord // whose Over means that this is its last word
 	Title, Summary       string
 }
 
-// Digest returns what tells two contents of a check run apart: 16 hexadecimal digits.
+// Digest returns 16 hexadecimal digits that tell two contents of a check run apart.
 func (c *Check) Digest() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%t", c.Title, c.Summary, c.Over))
 	return hex.EncodeToString(sum[:8])
@@ -48,11 +48,11 @@ func KeyOf(r *v1alpha1.CheckRecord) Key {
 	return Key{Run: Run{Repository: r.Repository, ID: r.RunID}, About: r.About, Cause: r.Cause}
 }
 
-// Story is what there is to tell to the authors of a set's jobs.
+// Story has all that there is to tell to the authors of a set's jobs.
 type Story struct {
 	// ScaleSet is its name, which authors know from runs-on.
 	ScaleSet string
-	// Waiting are the jobs that have waited for long, and Why is what keeps them waiting, in one word.
+	// Waiting are the jobs that have waited for long, and Why is the reason for which they wait, in one word.
 	Waiting []v1alpha1.WaitingJob
 	Why     string
 	// Lost are the lost jobs whose runners are still there. Reruns is set if they are run again.
@@ -62,7 +62,8 @@ type Story struct {
 	Told []v1alpha1.CheckRecord
 }
 
-// Checks returns what the check runs are to say: those that are recorded first, and of others as many as a set may have.
+// Checks returns the check runs with what they are to say: those that are recorded first, and of others as many as a
+// set may have.
 func (s *Story) Checks() []Check {
 	wanted := append(s.waiting(), s.lost()...)
 	var checks []Check
@@ -100,8 +101,10 @@ func (s *Story) waiting() (checks []Check) {
 		}
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
-			Title:       fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("2 January, 15:04 UTC"), whyWaiting(cause)),
-			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(names), whyWaiting(cause), cause,
+			Title: fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("2 January, 15:04 UTC"),
+				whyWaiting(cause)),
+			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(names),
+				whyWaiting(cause), cause,
 				"Nothing is wrong with the commit, and this check does not count. It is updated when they have a runner."),
 		})
 	}
@@ -122,8 +125,9 @@ func (s *Story) lost() (checks []Check) {
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
 			Title:       fmt.Sprintf("Lost with the runner: %s", whyLost(jobs.members[0].Cause)),
-			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(told),
-				whyLost(jobs.members[0].Cause), jobs.record.Cause, whoseFault(jobs.members[0].Cause)+" This check does not count."),
+			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\n"+
+				"Why: %s (%s). %s This check does not count.", s.ScaleSet, list(told),
+				whyLost(jobs.members[0].Cause), jobs.record.Cause, whoseFault(jobs.members[0].Cause)),
 		})
 	}
 	return checks
@@ -142,25 +146,28 @@ func (s *Story) outcome(l *Lost) string {
 	return "it is run again when the workflow run has ended, unless you do that yourself, or cancel it"
 }
 
-// over returns the last word of a check run about something that is over.
+// over returns the last word of a check run whose subject is over.
 func (s *Story) over(record v1alpha1.CheckRecord) Check {
 	record.Over = true
 	check := Check{CheckRecord: record, Title: "No longer waiting for this", Summary: fmt.Sprintf(
-		"The jobs that waited for a runner of `%s` have one, are gone, or wait for something else now. They waited because %s (%s).",
+		"The jobs that waited for a runner of `%s` have one, are gone, or wait for something else now. They waited "+
+			"because %s (%s).",
 		s.ScaleSet, whyWaiting(record.Cause), record.Cause)}
 	if record.About == AboutLost {
-		check.Title, check.Summary = "Lost with the runner", "Nothing more is known of these jobs: look at the newest attempt of the workflow run."
+		check.Title, check.Summary = "Lost with the runner",
+			"Nothing more is known of these jobs: look at the newest attempt of the workflow run."
 	}
 	return check
 }
 
-// group is what one check run is about.
+// group has the jobs or losses of one check run.
 type group[T any] struct {
 	record  v1alpha1.CheckRecord
 	members []T
 }
 
-// grouped puts together what one check run is about, in the order of the first of each. Runs that GitHub can't know are left out.
+// grouped puts together the members of each check run, in the order of the first of each. Runs that GitHub can't know
+// are left out.
 func grouped[T any](all []T, recordOf func(T) v1alpha1.CheckRecord) (groups []*group[T]) {
 	known := map[Key]*group[T]{}
 	for _, one := range all {
@@ -178,7 +185,7 @@ func grouped[T any](all []T, recordOf func(T) v1alpha1.CheckRecord) (groups []*g
 	return groups
 }
 
-// mostNamed is how many jobs a check run names.
+// mostNamed limits the jobs that a check run names.
 const mostNamed = 20
 
 // list returns a list for readers of Markdown.
@@ -193,14 +200,15 @@ func list(entries []string) string {
 	return text.String()
 }
 
-// code returns a text of at most 300 bytes as Markdown's code, in which nothing is more than text: neither a link nor a mention. Names of jobs
-// are whatever somebody who opens a pull request likes.
+// code returns a text of at most 300 bytes as Markdown's code, in which nothing is more than text: neither a link nor a
+// mention. Whoever opens a pull request chooses the names of its jobs.
 func code(text string) string {
 	text = actions.Printable(strings.ToValidUTF8(text[:min(len(text), 300)], ""))
 	return "`" + cmp.Or(strings.TrimSpace(strings.ReplaceAll(text, "`", "'")), "unknown") + "`"
 }
 
-// whyWaiting says what a cause means to an author. It names no node, image or quota: whoever reads the repository reads it.
+// whyWaiting says what a cause means to an author. It names no node, image or quota: whoever reads the repository reads
+// it.
 func whyWaiting(cause string) string {
 	switch cause {
 	case v1alpha1.ReasonDrained, v1alpha1.ReasonMaxRunnersZero:
@@ -215,7 +223,8 @@ func whyWaiting(cause string) string {
 		return "a quota of the cluster allows no more runners"
 	case "Unschedulable", v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonCapacityUnproven:
 		return "no node of the cluster has room for the runner"
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable":
 		return "the runner's image can't be pulled"
 	case "SchedulingGated":
 		return "a queue of the cluster has not let the runner through yet"

@@ -13,11 +13,13 @@ import (
 )
 
 func waitingJob(run int64, name string) v1alpha1.WaitingJob {
-	return v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: name, Name: name, AssignedAt: metav1.NewTime(epoch)}
+	return v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: name, Name: name,
+		AssignedAt: metav1.NewTime(epoch)}
 }
 
 func lostIn(run int64, job string, cause v1alpha1.LostCause, rerun v1alpha1.RerunState) *Lost {
-	return &Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch, Run: Run{Repository: "acme/app", ID: run}, Rerun: v1alpha1.RerunStatus{State: rerun, Attempt: 2, Message: "because"}}
+	return &Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch, Run: Run{Repository: "acme/app", ID: run},
+		Rerun: v1alpha1.RerunStatus{State: rerun, Attempt: 2, Message: "because"}}
 }
 
 // told lists checks as ABOUT CAUSE RUN, with a star for the last word.
@@ -70,7 +72,8 @@ func TestASetKeepsAHundredChecks(t *testing.T) {
 	}
 }
 
-// Names of jobs are what somebody who opens a pull request likes, and causes of waiting may name the insides of a cluster.
+// Somebody who opens a pull request names its jobs as they like, and causes of waiting may name the insides of a
+// cluster.
 func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 	evil := waitingJob(7, "`x` <img src=y> [a](http://b) @everyone #1\n\n| c |\x1b[31m\u202e"+strings.Repeat("z", 5000))
 	story := Story{ScaleSet: "linux", Why: "ImagePullBackOff", Waiting: []v1alpha1.WaitingJob{evil}}
@@ -79,7 +82,8 @@ func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 	}
 	check := story.Checks()[0]
 	name := "- `'x' <img src=y> [a](http://b) @everyone #1  | c | [31m zz"
-	if named := strings.Count(check.Summary, name); named != mostNamed || strings.Count(check.Summary, "`") != 2*(mostNamed+1) {
+	if named := strings.Count(check.Summary, name); named != mostNamed ||
+		strings.Count(check.Summary, "`") != 2*(mostNamed+1) {
 		t.Errorf("%d names are code and nothing else: %s", named, check.Summary)
 	}
 	for _, part := range []string{"\n\n|", "\x1b", "\u202e"} {
@@ -87,7 +91,8 @@ func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 			t.Errorf("the summary has %q", part)
 		}
 	}
-	if len(check.Summary) > 10_000 || !strings.Contains(check.Summary, "and 31 more") || !strings.Contains(check.Title, "the runner's image can't be pulled") {
+	if len(check.Summary) > 10_000 || !strings.Contains(check.Summary, "and 31 more") ||
+		!strings.Contains(check.Title, "the runner's image can't be pulled") {
 		t.Errorf("%d bytes: %s", len(check.Summary), check.Title)
 	}
 }
@@ -96,7 +101,8 @@ func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 func TestNotEveryLossIsNoFaultOfTheCommit(t *testing.T) {
 	for _, cause := range v1alpha1.LostCauses {
 		story := Story{ScaleSet: "linux", Lost: []*Lost{lostIn(7, "a", cause, "")}}
-		want := cause != v1alpha1.LostCauseOOMKilled && cause != v1alpha1.LostCauseContainerFailed && cause != v1alpha1.LostCauseUnknown
+		want := cause != v1alpha1.LostCauseOOMKilled && cause != v1alpha1.LostCauseContainerFailed &&
+			cause != v1alpha1.LostCauseUnknown
 		if got := strings.Contains(story.Checks()[0].Summary, "Nothing is wrong with the commit"); got != want {
 			t.Errorf("%s: %s", cause, story.Checks()[0].Summary)
 		}
@@ -118,7 +124,8 @@ func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
 	for range 3 * 3600 {
 		if err := budget.Spend("App 1", now); err == nil {
 			made = append(made, now)
-		} else if spent, ok := errors.AsType[*SpentError](err); !ok || !spent.Until.After(now) || spent.Until.After(now.Add(time.Hour)) {
+		} else if spent, ok := errors.AsType[*SpentError](err); !ok || !spent.Until.After(now) ||
+			spent.Until.After(now.Add(time.Hour)) {
 			t.Fatalf("at %s: %v", now, err)
 		}
 		now = now.Add(time.Second / 2)

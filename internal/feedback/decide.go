@@ -1,8 +1,9 @@
-// Package feedback decides which lost jobs GitHub is asked to run again, and does so. A set's controller writes down what is decided before
-// anything is asked, so that neither a restart nor a lost answer makes a job run a third time, or leaves it without a word.
+// Package feedback decides which lost jobs GitHub is asked to run again, and does so. A set's controller writes down
+// what is decided before anything is asked, so that neither a restart nor a lost answer makes a job run a third time,
+// or leaves it without a word.
 //
-// Lost is one job, Policy what the set's user wants. Visit looks at a workflow run, and asks for the attempts that are written down;
-// Decide says what follows from what it has seen.
+// Lost is one job, Policy what the set's user wants. Visit looks at a workflow run, and asks for the attempts that are
+// written down; Decide says what follows from what it has seen.
 package feedback
 
 import (
@@ -17,11 +18,13 @@ import (
 )
 
 const (
-	// patience is how long after its loss a job may be run again: most runs have ended within it, and its author still cares.
-	patience = 24 * time.Hour
-	// settling is how long after a loss its run is left alone: by then the losses of other jobs by the same cause are known, too.
-	settling = time.Minute
-	// mostUndecided is how many lost jobs of a set may wait for their runs' ends: each keeps its runner's object.
+	// A job may be run again until rerunTimeout has passed since its loss: most runs have ended within it, and its author
+	// still cares.
+	rerunTimeout = 24 * time.Hour
+	// After a loss, its run is left alone for lossBackoff: by then the losses of other jobs by the same cause are known,
+	// too.
+	lossBackoff = time.Minute
+	// mostUndecided limits the lost jobs of a set that wait for their runs' ends: each keeps its runner's object.
 	mostUndecided = 100
 )
 
@@ -39,11 +42,12 @@ type Lost struct {
 	// Job is the name that the workflow's author gave it.
 	Job   string
 	Cause v1alpha1.LostCause
-	// At is when it was lost, by the API server's clock. Silent is set if its runner can't have told GitHub anything before that.
+	// It was lost at At, by the API server's clock. Silent is set if its runner can't have told GitHub anything before
+	// that.
 	At     time.Time
 	Silent bool
 	Run    Run
-	// Rerun is what was decided so far; its state is empty if that is nothing.
+	// Rerun has the decision so far; its state is empty if there is none.
 	Rerun v1alpha1.RerunStatus
 }
 
@@ -62,7 +66,7 @@ func (l *Lost) runsIn(attempt int) bool {
 	return l.Rerun.State == v1alpha1.RerunDone && l.Rerun.Attempt == attempt
 }
 
-// Policy is which lost jobs are run again.
+// Policy says which lost jobs are run again.
 type Policy struct {
 	MaxAttempts int
 	Causes      []v1alpha1.LostCause
@@ -77,7 +81,7 @@ func PolicyOf(spec *v1alpha1.AutoscalingRunnerSetSpec) *Policy {
 	return &Policy{MaxAttempts: max(wanted.MaxAttempts, 1), Causes: wanted.Causes}
 }
 
-// Verdict is what is decided about a job.
+// Verdict is the decision about a job.
 type Verdict struct {
 	Lost    *Lost
 	State   v1alpha1.RerunState
@@ -86,7 +90,12 @@ type Verdict struct {
 }
 
 func giveUp(l *Lost, format string, arguments ...any) Verdict {
-	return Verdict{Lost: l, State: v1alpha1.RerunGivenUp, Attempt: l.Rerun.Attempt, Message: fmt.Sprintf(format, arguments...)}
+	return Verdict{
+		Lost:    l,
+		State:   v1alpha1.RerunGivenUp,
+		Attempt: l.Rerun.Attempt,
+		Message: fmt.Sprintf(format, arguments...),
+	}
 }
 
 // Screen decides about the jobs that are not run again, whatever GitHub says of their runs.
@@ -98,8 +107,9 @@ func (p *Policy) Screen(lost []*Lost, now time.Time) (given []Verdict) {
 			given = append(given, giveUp(l, "%s is none of the causes in feedback.rerunLostJobs.causes", l.Cause))
 		case l.Run.ID <= 0 || l.Run.Repository == "":
 			given = append(given, giveUp(l, "GitHub has not named the job's workflow run"))
-		case !now.Before(l.At.Add(patience)):
-			given = append(given, giveUp(l, "its workflow run has not ended, or GitHub has not answered, within %.0f h", patience.Hours()))
+		case !now.Before(l.At.Add(rerunTimeout)):
+			given = append(given, giveUp(l, "its workflow run has not ended, or GitHub has not answered, within %.0f h",
+				rerunTimeout.Hours()))
 		case waiting > mostUndecided:
 			given = append(given, giveUp(l, "%d lost jobs of the scale set wait to be run again already", mostUndecided))
 		default:
@@ -110,7 +120,7 @@ func (p *Policy) Screen(lost []*Lost, now time.Time) (given []Verdict) {
 	return given
 }
 
-// Sighting is what GitHub has said of a run's newest attempt. Jobs are not listed while it goes on.
+// Sighting has what GitHub has said of a run's newest attempt. Jobs are not listed while it goes on.
 type Sighting struct {
 	Run  rest.Run
 	Jobs []rest.Job
@@ -126,8 +136,8 @@ func (s *Sighting) jobOn(runner string) *rest.Job {
 	return nil
 }
 
-// Decide returns what follows for the lost jobs of one run from its sighting, in the order in which it must be written down. lost has all
-// of the set's, decided or not, and beside those of other sets, which decide about them themselves.
+// Decide returns what follows for the lost jobs of one run from its sighting, in the order in which it must be written
+// down. lost has all of the set's, decided or not, and beside those of other sets, which decide about them themselves.
 func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []Verdict {
 	all := slices.Concat(lost, beside)
 	var verdicts, confirmed []Verdict
@@ -145,17 +155,23 @@ func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []V
 			}
 		}
 	}
-	// What an attempt of ours has left for the next one is noted before that attempt's own jobs are done: only they show that it was ours.
+	// Jobs that an attempt of ours has left for the next one are noted before that attempt's own are done: only these
+	// show that it was ours.
 	verdicts = append(verdicts, confirmed...)
 	asking := slices.ContainsFunc(all, func(l *Lost) bool { return l.isAskedIn(seen.Run.Attempt) })
-	settled := !slices.ContainsFunc(all, func(l *Lost) bool { return now.Before(l.At.Add(settling)) })
+	settled := !slices.ContainsFunc(all, func(l *Lost) bool { return now.Before(l.At.Add(lossBackoff)) })
 	var chosen []*Lost
 	if settled && !asking { // one attempt at a time
 		chosen = choose(candidates, seen)
 	}
 	for _, l := range candidates {
 		if slices.Contains(chosen, l) {
-			verdicts = append(verdicts, Verdict{Lost: l, State: v1alpha1.RerunAsked, Attempt: seen.Run.Attempt, Message: "GitHub is asked to run it again"})
+			verdicts = append(verdicts, Verdict{
+				Lost:    l,
+				State:   v1alpha1.RerunAsked,
+				Attempt: seen.Run.Attempt,
+				Message: "GitHub is asked to run it again",
+			})
 		} else if l.Rerun.State == "" {
 			verdicts = append(verdicts, want(l, seen))
 		}
@@ -164,11 +180,16 @@ func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []V
 }
 
 func want(l *Lost, seen *Sighting) Verdict {
-	return Verdict{Lost: l, State: v1alpha1.RerunWanted, Attempt: seen.Run.Attempt, Message: "it is run again when its workflow run has ended"}
+	return Verdict{
+		Lost:    l,
+		State:   v1alpha1.RerunWanted,
+		Attempt: seen.Run.Attempt,
+		Message: "it is run again when its workflow run has ended",
+	}
 }
 
-// confirm decides about a job for which GitHub was asked, or was about to be. As long as the attempt is the same it was not. Another set may
-// have asked at the same time, for another job: this one waits for the end of that attempt.
+// confirm decides about a job for which GitHub was asked, or was about to be. If the attempt is still the same, it was
+// not asked. Another set may have asked at the same time, for another job: this one waits for the end of that attempt.
 func confirm(l *Lost, all []*Lost, seen *Sighting) []Verdict {
 	switch {
 	case seen.Run.Attempt <= l.Rerun.Attempt:
@@ -176,10 +197,12 @@ func confirm(l *Lost, all []*Lost, seen *Sighting) []Verdict {
 	case seen.jobOn(l.Runner) != nil && hasBegunFor(all, seen, l.Rerun.Attempt):
 		return []Verdict{want(l, seen)}
 	case seen.jobOn(l.Runner) != nil:
-		return []Verdict{giveUp(l, "attempt %d of the workflow run, which somebody else began, has not run it again", seen.Run.Attempt)}
+		return []Verdict{giveUp(l, "attempt %d of the workflow run, which somebody else began, has not run it again",
+			seen.Run.Attempt)}
 	}
 	return []Verdict{{
-		Lost: l, State: v1alpha1.RerunDone, Attempt: l.Rerun.Attempt + 1, Message: fmt.Sprintf("attempt %d of the workflow run has it", l.Rerun.Attempt+1),
+		Lost: l, State: v1alpha1.RerunDone, Attempt: l.Rerun.Attempt +
+			1, Message: fmt.Sprintf("attempt %d of the workflow run has it", l.Rerun.Attempt+1),
 	}}
 }
 
@@ -189,7 +212,8 @@ func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting) (verdicts []Verdict
 	first := l.Rerun.State == ""
 	switch {
 	case first && run.Attempt > p.MaxAttempts:
-		return []Verdict{giveUp(l, "its workflow run is in attempt %d, and feedback.rerunLostJobs.maxAttempts is %d", run.Attempt, p.MaxAttempts)}, false
+		return []Verdict{giveUp(l, "its workflow run is in attempt %d, and feedback.rerunLostJobs.maxAttempts is %d",
+			run.Attempt, p.MaxAttempts)}, false
 	case !first && run.Attempt != l.Rerun.Attempt && !isOurs(run.Attempt, l.Rerun.Attempt, all):
 		return []Verdict{giveUp(l, "somebody else has begun attempt %d of the workflow run", run.Attempt)}, false
 	case run.Attempt != l.Rerun.Attempt && (!first || !run.Ended()):
@@ -203,16 +227,19 @@ func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting) (verdicts []Verdict
 	case job.Conclusion != rest.ConclusionCancelled:
 		return nil, true
 	case cancelledByPerson(all, seen):
-		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: another job, which was not lost, is cancelled, too")}, false
+		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: another job, which was not lost, is "+
+			"cancelled, too")}, false
 	case l.cancelledByOthers(job):
-		return []Verdict{giveUp(l, "it was cancelled on GitHub, by somebody or by a newer run of its concurrency group: its runner was lost, and can't have said that")}, false
+		return []Verdict{giveUp(l, "it was cancelled on GitHub, by somebody or by a newer run of its concurrency group: "+
+			"its runner was lost, and can't have said that")}, false
 	}
 	return nil, true
 }
 
 // known returns a conclusion if it is one of GitHub's documented ones.
 func known(conclusion string) string {
-	documented := []string{"success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required", "stale"}
+	documented := []string{"success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required",
+		"stale"}
 	if slices.Contains(documented, conclusion) {
 		return conclusion
 	}
@@ -221,17 +248,19 @@ func known(conclusion string) string {
 
 // isOurs reports whether the newest attempt is the one that was asked for in the attempt before.
 func isOurs(newest, before int, all []*Lost) bool {
-	return newest == before+1 && slices.ContainsFunc(all, func(l *Lost) bool { return l.isAskedIn(before) || l.runsIn(newest) })
+	return newest == before+1 && slices.ContainsFunc(all,
+		func(l *Lost) bool { return l.isAskedIn(before) || l.runsIn(newest) })
 }
 
 // hasBegunFor reports whether the newest attempt runs a job that was asked for in the attempt before.
 func hasBegunFor(all []*Lost, seen *Sighting, before int) bool {
 	return seen.Run.Attempt == before+1 && slices.ContainsFunc(all, func(l *Lost) bool {
-		return l.runsIn(seen.Run.Attempt) || l.isAskedIn(before) && seen.jobOn(l.Runner) == nil
+		return l.runsIn(seen.Run.Attempt) || (l.isAskedIn(before) && seen.jobOn(l.Runner) == nil)
 	})
 }
 
-// cancelledByPerson reports whether a job is cancelled that was on no lost runner. GitHub cancels an evicted job by itself.
+// cancelledByPerson reports whether a job is cancelled that was on no lost runner. GitHub cancels an evicted job by
+// itself.
 func cancelledByPerson(all []*Lost, seen *Sighting) bool {
 	return slices.ContainsFunc(seen.Jobs, func(job rest.Job) bool {
 		onLost := slices.ContainsFunc(all, func(l *Lost) bool { return strings.EqualFold(l.Runner, job.RunnerName) })
@@ -239,23 +268,27 @@ func cancelledByPerson(all []*Lost, seen *Sighting) bool {
 	})
 }
 
-// farewell is how long after the loss GitHub may still say what the runner said at its end. Both clocks are others'.
+// GitHub may still say what the runner said at its end until farewell has passed since the loss. Both clocks are
+// others'.
 const farewell = time.Minute
 
-// cancelledByOthers reports whether it can't have been the runner that cancelled its job. One that is told to stop, as by a drain, a taint, a
-// preemption, a shutdown of its node or a deletion, cancels its job while it ends: that is no reason not to run it again. One that isn't,
-// because it was killed or its node is gone, says nothing, and GitHub calls its job failed after some minutes. So whoever cancelled a job
-// whose runner was silent, or was long gone by then, meant to.
+// cancelledByOthers reports whether it can't have been the runner that cancelled its job. One that is told to stop, as
+// by a drain, a taint, a preemption, a shutdown of its node or a deletion, cancels its job while it ends: that is no
+// reason not to run it again. One that isn't, because it was killed or its node is gone, says nothing, and GitHub calls
+// its job failed after some minutes. So whoever cancelled a job whose runner was silent, or was long gone by then,
+// meant to.
 func (l *Lost) cancelledByOthers(job *rest.Job) bool {
 	return l.Silent || job.CompletedAt.After(l.At.Add(farewell))
 }
 
-// choose picks the jobs for which GitHub is asked next: all at once if no other job of the attempt has failed, or else the first.
+// choose picks the jobs for which GitHub is asked next: all in one request if no other job of the attempt has failed,
+// or else the first.
 func choose(candidates []*Lost, seen *Sighting) []*Lost {
 	if len(candidates) < 2 || failedAre(candidates, seen) {
 		return candidates
 	}
-	return []*Lost{slices.MinFunc(candidates, func(a, b *Lost) int { return cmp.Compare(seen.jobOn(a.Runner).ID, seen.jobOn(b.Runner).ID) })}
+	return []*Lost{slices.MinFunc(candidates,
+		func(a, b *Lost) int { return cmp.Compare(seen.jobOn(a.Runner).ID, seen.jobOn(b.Runner).ID) })}
 }
 
 // failedAre reports whether the jobs are all that have failed or were cancelled in the attempt.

@@ -28,13 +28,16 @@ var appKey = sync.OnceValue(func() *rsa.PrivateKey {
 })
 
 func app() actions.Credentials {
-	return actions.Credentials{App: &actions.AppCredentials{ID: "12", InstallationID: 7, PrivateKey: string(pem.EncodeToMemory(
-		&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(appKey())},
-	))}}
+	return actions.Credentials{App: &actions.AppCredentials{ID: "12", InstallationID: 7,
+		PrivateKey: string(pem.EncodeToMemory(
+			&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(appKey())},
+		))}}
 }
 
 // startGitHub returns a fake GitHub with a workflow run that waits, and a client of it.
-func startGitHub(t *testing.T, credentials actions.Credentials, options fakegithub.Options) (*fakegithub.Server, *rest.Client) {
+func startGitHub(
+	t *testing.T, credentials actions.Credentials, options fakegithub.Options,
+) (*fakegithub.Server, *rest.Client) {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Now())
 	options.Clock, options.Apps = clock, []fakegithub.App{{ID: "12", PublicKey: &appKey().PublicKey}}
@@ -48,7 +51,8 @@ func startGitHub(t *testing.T, credentials actions.Credentials, options fakegith
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CreateRunnerScaleSet(t.Context(), &actions.RunnerScaleSet{Name: "linux", RunnerGroupID: 1}); err != nil {
+	if _, err := client.CreateRunnerScaleSet(t.Context(),
+		&actions.RunnerScaleSet{Name: "linux", RunnerGroupID: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := github.QueueJobs(fakegithub.JobRequest{ScaleSet: "linux", Owner: "acme", Repository: "app"}); err != nil {
@@ -61,31 +65,37 @@ var linux = types.NamespacedName{Namespace: "runners", Name: "linux"}
 
 func waitingFor(cause string, over bool) *feedback.Check {
 	return &feedback.Check{
-		CheckRecord: v1alpha1.CheckRecord{Repository: "acme/app", RunID: 1, About: feedback.AboutWaiting, Cause: cause, Over: over},
-		Title:       "why, over: " + map[bool]string{false: "no", true: "yes"}[over], Summary: "because",
+		CheckRecord: v1alpha1.CheckRecord{Repository: "acme/app", RunID: 1, About: feedback.AboutWaiting, Cause: cause,
+			Over: over},
+		Title: "why, over: " + map[bool]string{false: "no", true: "yes"}[over], Summary: "because",
 	}
 }
 
 // Whoever tells again, after a lost answer or as another process, finds the check run that is there.
 func TestOneCheckRunWhateverIsForgotten(t *testing.T) {
 	github, client := startGitHub(t, app(), fakegithub.Options{})
-	if _, err := github.AddFault(fakegithub.Fault{Endpoint: "create-check-run", Drop: fakegithub.DropAfter, Count: 1}); err != nil {
+	if _, err := github.AddFault(fakegithub.Fault{Endpoint: "create-check-run", Drop: fakegithub.DropAfter,
+		Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 	budget := &feedback.Budget{}
-	if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("Unschedulable", false), feedback.Told{}); err == nil {
+	if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("Unschedulable", false),
+		feedback.Told{}); err == nil {
 		t.Fatal("the lost answer is no error")
 	}
 	for _, over := range []bool{false, true} {
-		if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("Unschedulable", over), feedback.Told{}); err != nil {
+		if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("Unschedulable", over),
+			feedback.Told{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("QuotaExceeded", true), feedback.Told{}); err != nil {
+	if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("QuotaExceeded", true),
+		feedback.Told{}); err != nil {
 		t.Fatal(err)
 	}
 	runs := github.CheckRuns()
-	if len(runs) != 1 || runs[0].Conclusion != "neutral" || runs[0].Status != "completed" || runs[0].Output.Title != "why, over: yes" || runs[0].HeadSHA == "" {
+	if len(runs) != 1 || runs[0].Conclusion != "neutral" || runs[0].Status != "completed" ||
+		runs[0].Output.Title != "why, over: yes" || runs[0].HeadSHA == "" {
 		t.Errorf("check runs %+v, want the first, brought to its end, and none about what was over before", runs)
 	}
 }
@@ -100,7 +110,8 @@ func TestWhoMayNotWriteChecksIsTold(t *testing.T) {
 		"a token":                       {actions.Credentials{Token: "pat"}, fakegithub.Options{}},
 	} {
 		github, client := startGitHub(t, test.credentials, test.options)
-		_, err := feedback.Tell(t.Context(), client, &feedback.Budget{}, linux, waitingFor("Unschedulable", false), feedback.Told{})
+		_, err := feedback.Tell(t.Context(), client, &feedback.Budget{}, linux, waitingFor("Unschedulable", false),
+			feedback.Told{})
 		if !feedback.LacksPermission(err) || len(github.CheckRuns()) != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -124,7 +135,8 @@ func TestARefusalOfARerunIsUnderstood(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		lost := []*feedback.Lost{{Runner: "", Cause: v1alpha1.LostCauseEvicted, Run: feedback.Run{Repository: "acme/app", ID: 1},
+		lost := []*feedback.Lost{{Runner: "", Cause: v1alpha1.LostCauseEvicted,
+			Run:   feedback.Run{Repository: "acme/app", ID: 1},
 			Rerun: v1alpha1.RerunStatus{State: v1alpha1.RerunAsked, Attempt: 1}}}
 		seen, err := feedback.Visit(t.Context(), client, &feedback.Budget{}, lost[0].Run, lost)
 		if feedback.LacksPermission(err) != test.refused || feedback.IsFinal(err) != test.refused {

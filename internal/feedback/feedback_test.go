@@ -15,7 +15,8 @@ import (
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// set is a scale set with lost jobs of one run: what a controller writes down survives, all else is lost whenever it is killed.
+// set is a scale set with lost jobs of one run: what a controller writes down survives, all else is lost whenever it is
+// killed.
 type set struct {
 	*testing.T
 	github *run
@@ -28,9 +29,11 @@ type set struct {
 }
 
 func newSet(t *testing.T, github *run, runners ...string) *set {
-	s := &set{T: t, github: github, told: map[string]int{}, policy: Policy{MaxAttempts: 1, Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
+	s := &set{T: t, github: github, told: map[string]int{},
+		policy: Policy{MaxAttempts: 1, Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
 	for _, runner := range runners {
-		s.lost = append(s.lost, &Lost{Runner: runner, Cause: v1alpha1.LostCauseEvicted, At: epoch, Run: Run{Repository: "acme/app", ID: 7}})
+		s.lost = append(s.lost, &Lost{Runner: runner, Cause: v1alpha1.LostCauseEvicted, At: epoch,
+			Run: Run{Repository: "acme/app", ID: 7}})
 	}
 	return s
 }
@@ -150,7 +153,8 @@ func TestARunIsLeftAloneUntilOtherLossesAreKnown(t *testing.T) {
 }
 
 func TestSeveralLostJobsBesideAFailedOneRunOneAfterTheOther(t *testing.T) {
-	s := newSet(t, newRun(epoch, other("completed", "failure"), lostJob("a", "cancelled"), lostJob("b", "failure")), "b", "a")
+	s := newSet(t, newRun(epoch, other("completed", "failure"), lostJob("a", "cancelled"), lostJob("b", "failure")), "b",
+		"a")
 	s.pass(2 * time.Minute)
 	s.want(1, v1alpha1.RerunDone, "attempt 2", 1)
 	s.want(0, v1alpha1.RerunWanted, "", 0)
@@ -204,7 +208,8 @@ func TestWhoIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A runner that is told to stop cancels its job while it ends. Whoever cancels a job later, or one whose runner could say nothing, meant to.
+// A runner that is told to stop cancels its job while it ends. Whoever cancels a job later, or one whose runner could
+// say nothing, meant to.
 func TestAJobThatWasCancelledAfterItsLossIsNotRunAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		cause  v1alpha1.LostCause
@@ -245,7 +250,8 @@ func TestAJobOfASilentRunnerThatFailedIsRunAgain(t *testing.T) {
 	s.want(0, v1alpha1.RerunDone, "attempt 2", 1)
 }
 
-// Jobs of one run may be lost on two sets, which decide for themselves: each runs again once, also if both sets ask at the same time.
+// Jobs of one run may be lost on two sets, which decide for themselves: each runs again a single time, also if both
+// sets ask at the same moment.
 func TestJobsOfOneRunThatWereLostOnTwoSetsRunAgain(t *testing.T) {
 	for name, atOnce := range map[string]bool{"one after the other": false, "at the same time": true} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +279,8 @@ func TestJobsOfOneRunThatWereLostOnTwoSetsRunAgain(t *testing.T) {
 }
 
 func TestAnAttemptOfSomebodyElseEndsIt(t *testing.T) {
-	s := newSet(t, newRun(epoch, other("completed", "failure"), lostJob("a", "cancelled"), lostJob("b", "cancelled")), "a", "b")
+	s := newSet(t, newRun(epoch, other("completed", "failure"), lostJob("a", "cancelled"), lostJob("b", "cancelled")),
+		"a", "b")
 	s.pass(2 * time.Minute)
 	s.github.end()
 	s.github.rerun(func(j job) bool { return j.Name == "other" })
@@ -284,7 +291,8 @@ func TestAnAttemptOfSomebodyElseEndsIt(t *testing.T) {
 
 func TestARateLimitOrALostAnswerIsNoEnd(t *testing.T) {
 	s := newSet(t, newRun(epoch, lostJob("a", "cancelled")), "a")
-	s.github.refuse = &actions.RateLimitedError{Until: epoch.Add(time.Hour), Err: refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)}
+	s.github.refuse = &actions.RateLimitedError{Until: epoch.Add(time.Hour),
+		Err: refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)}
 	s.pass(2 * time.Minute)
 	s.want(0, v1alpha1.RerunAsked, "", 0)
 	s.github.refuse, s.github.lose = nil, 1
@@ -297,14 +305,16 @@ func TestARateLimitOrALostAnswerIsNoEnd(t *testing.T) {
 func TestAtMostAHundredWait(t *testing.T) {
 	s := newSet(t, newRun(epoch, other("in_progress", "")))
 	for i := range 120 {
-		s.lost = append(s.lost, &Lost{Runner: fmt.Sprint(i), Cause: v1alpha1.LostCauseEvicted, At: epoch, Run: Run{Repository: "acme/app", ID: int64(i + 1)}})
+		s.lost = append(s.lost, &Lost{Runner: fmt.Sprint(i), Cause: v1alpha1.LostCauseEvicted, At: epoch,
+			Run: Run{Repository: "acme/app", ID: int64(i + 1)}})
 	}
 	if given := s.policy.Screen(s.lost, epoch); len(given) != 20 || given[0].Lost.Runner != "100" {
 		t.Errorf("%d are given up, want the last 20", len(given))
 	}
 }
 
-// someJobs returns the jobs of a run, of which some were lost with their runners, some failed by themselves, and some go on.
+// someJobs returns the jobs of a run, of which some were lost with their runners, some failed by themselves, and some
+// go on.
 func someJobs(random *rand.Rand) (jobs []job, runners []string) {
 	for i := range 1 + random.IntN(4) {
 		name := fmt.Sprint("r", i)
@@ -320,7 +330,8 @@ func someJobs(random *rand.Rand) (jobs []job, runners []string) {
 	return jobs, runners
 }
 
-// Whatever dies and gets lost on the way, each lost job is run again once, or it is said once why not, and no other job is.
+// Whatever dies and gets lost on the way, each lost job is run again a single time, or it is said a single time why
+// not, and no other job is.
 func TestNoJobIsRunTwiceOrForgotten(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -343,7 +354,8 @@ func TestNoJobIsRunTwiceOrForgotten(t *testing.T) {
 		for i, l := range s.lost {
 			reruns := s.github.reruns["job "+l.Runner]
 			if l.Undecided() || s.told[l.Runner] != 1 || reruns > 1 {
-				t.Fatalf("seed %d: lost job %d: %s %q, told %d times, asked for %d times", seed, i, l.Rerun.State, l.Rerun.Message, s.told[l.Runner], reruns)
+				t.Fatalf("seed %d: lost job %d: %s %q, told %d times, asked for %d times", seed, i, l.Rerun.State, l.Rerun.Message,
+					s.told[l.Runner], reruns)
 			}
 			if again := s.github.jobs(); l.Rerun.State == v1alpha1.RerunDone && onRunner(again, l.Runner) {
 				t.Fatalf("seed %d: lost job %d is said to run again, and does not: %+v", seed, i, again)

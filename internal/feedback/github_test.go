@@ -11,7 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// run is a workflow run on a GitHub that knows only this one. It implements rest.GitHub, with what GitHub's documentation says.
+// run is a workflow run on a GitHub that knows only this one. It implements rest.GitHub, with what GitHub's
+// documentation says.
 type run struct {
 	now     time.Time
 	config  *actions.ConfigURL
@@ -92,7 +93,8 @@ func (r *run) Account() string { return "App 1" }
 func (r *run) Now() time.Time { return r.now }
 
 func refusal(endpoint string, status int) error {
-	return &actions.Error{Endpoint: endpoint, StatusCode: status, Credential: actions.CredentialInstallationToken, Message: "refused"}
+	return &actions.Error{Endpoint: endpoint, StatusCode: status, Credential: actions.CredentialInstallationToken,
+		Message: "refused"}
 }
 
 func (r *run) CallREST(_ context.Context, call actions.RESTRequest, result any) error {

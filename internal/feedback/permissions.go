@@ -8,26 +8,28 @@ import (
 )
 
 const (
-	// permissionPause is how long after a refusal for lack of a permission the next check run of the repository is tried, and how long a
-	// refused rerun is told.
-	permissionPause = time.Hour
-	// refusalHolds is how long a refused check run is told: until the next one has been tried.
-	refusalHolds = permissionPause + 10*time.Minute
+	// permissionBackoff passes after a refusal for lack of a permission before the next check run of the repository is
+	// tried; a refused rerun is told for as long.
+	permissionBackoff = time.Hour
+	// A refused check run is told for refusalHolds: until the next one has been tried.
+	refusalHolds = permissionBackoff + 10*time.Minute
 )
 
-// Permissions are what GitHub has said of what feedback asks for. A refusal may be for lack of a permission, or because the repository is
-// archived or not among those of the App: GitHub answers 403 to each. The zero value knows nothing.
+// Permissions has the answers of GitHub to the requests of feedback. A refusal may be for lack of a permission, or
+// because the repository is archived or not among those of the App: GitHub answers 403 to each. The zero value knows
+// nothing.
 type Permissions struct {
-	// checks is the last answer about check runs in each repository, for as long as it counts, and reruns that about any rerun.
+	// checks has the last answer about check runs in each repository, for as long as it counts. reruns is the last
+	// answer about any rerun.
 	checks map[string]answer
 	reruns answer
 	// Trying is set while another check run is about to be tried, which may be one that GitHub takes.
 	Trying bool
-	// since is when this process began to listen.
+	// This process began to listen at since.
 	since time.Time
 }
 
-// answer is what GitHub said at a moment; refused is empty if it did what was asked.
+// answer is GitHub's at a moment; refused is empty if it did what was asked.
 type answer struct {
 	refused string
 	at      time.Time
@@ -45,35 +47,37 @@ func (p *Permissions) NoteCheck(repository, refused string, at time.Time) {
 // NoteRerun notes what GitHub said of a rerun.
 func (p *Permissions) NoteRerun(refused string, at time.Time) { p.reruns = answer{refused, at} }
 
-// RetryAt returns when a check run in a repository may be tried that was refused, zero if none was.
+// RetryAt returns when the next check run in a repository may be tried; zero if none was refused.
 func (p *Permissions) RetryAt(repository string) time.Time {
 	if said := p.checks[repository]; said.refused != "" {
-		return said.at.Add(permissionPause)
+		return said.at.Add(permissionBackoff)
 	}
 	return time.Time{}
 }
 
-// Refusal says which permission is missing for what is wanted, empty if none is, and until when that holds, zero if it does until there is an
-// answer. It is not known while something is tried, and what was refused before a restart may be so until GitHub accepts the same, or for
-// an hour.
+// Refusal names the permission that is missing for what is wanted, empty if none is. That holds until then; zero means
+// until there is an answer. It is not known while something is tried. What was refused before a restart may still be
+// refused until GitHub accepts the same, or for an hour.
 func (p *Permissions) Refusal(wanted v1alpha1.Feedback, now time.Time) (refused string, known bool, until time.Time) {
 	if p.since.IsZero() {
 		p.since = now
 	}
 	wantsReruns := wanted.RerunLostJobs != nil
 	check, accepted := p.refusedChecks(now)
-	switch until = p.reruns.at.Add(permissionPause); {
+	switch until = p.reruns.at.Add(permissionBackoff); {
 	case wanted.Checks && check.refused != "" && p.Trying:
 		return "", false, time.Time{}
 	case wanted.Checks && check.refused != "":
-		return "check runs (feedback.checks) need a GitHub App with the repository permissions Checks: read and write and Actions: read; GitHub says: " +
+		return "check runs (feedback.checks) need a GitHub App with the repository permissions Checks: read and write and " +
+			"Actions: read; GitHub says: " +
 			check.refused, true, check.at.Add(refusalHolds)
 	case wantsReruns && p.reruns.refused != "" && now.Before(until):
-		return "lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and write; GitHub says: " +
+		return "lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and " +
+			"write; GitHub says: " +
 			p.reruns.refused, true, until
 	}
 	granted := (accepted || !wanted.Checks) && (p.reruns.isGrant() || !wantsReruns)
-	if doubt := p.since.Add(permissionPause); !granted && now.Before(doubt) {
+	if doubt := p.since.Add(permissionBackoff); !granted && now.Before(doubt) {
 		return "", false, doubt
 	}
 	return "", true, time.Time{}
@@ -81,8 +85,8 @@ func (p *Permissions) Refusal(wanted v1alpha1.Feedback, now time.Time) (refused 
 
 func (a answer) isGrant() bool { return !a.at.IsZero() && a.refused == "" }
 
-// refusedChecks returns the newest refusal if GitHub refuses check runs in every repository about which it was asked lately, and whether it
-// has taken one.
+// refusedChecks returns the newest refusal if GitHub refuses check runs in every repository about which it was asked
+// lately, and whether it has taken one.
 func (p *Permissions) refusedChecks(now time.Time) (newest answer, accepted bool) {
 	for _, said := range p.checks {
 		switch {

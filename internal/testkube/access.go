@@ -12,7 +12,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/identity"
 )
 
-// Config returns the administrator's configuration, without a client-side rate limit. It is a copy, so callers may change it.
+// Config returns the administrator's configuration, without a client-side rate limit. It is a copy, so callers may
+// change it.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Client returns the administrator's uncached client, with the kinds of Options.AddToScheme.
@@ -43,16 +44,21 @@ func ServiceAccount(namespace, name string) Identity {
 	}
 }
 
-// Allowed reports whether the API server would let a user do something. Its authorizer watches Roles and bindings, so a change of
-// them takes effect with a delay: callers that depend on one ask until it does.
-func Allowed(ctx context.Context, admin client.Client, user string, what authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+// Allowed reports whether the API server would let a user do something. Its authorizer watches Roles and bindings, so a
+// change of them takes effect with a delay: callers that depend on one ask until it does.
+func Allowed(
+	ctx context.Context, admin client.Client, user string, what authorizationv1.ResourceAttributes,
+) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               user,
+		ResourceAttributes: &what,
+	}}
 	err := admin.Create(ctx, review)
 	return review.Status.Allowed, err
 }
 
-// ConfigFor returns a configuration that acts as who. The test fails if there is none, for example because the ServiceAccount
-// does not exist.
+// ConfigFor returns a configuration that acts as who. The test fails if there is none, for example because the
+// ServiceAccount does not exist.
 func (c *Cluster) ConfigFor(t testing.TB, who Identity) *rest.Config {
 	t.Helper()
 	config, err := who(t.Context(), c.config)
@@ -62,8 +68,8 @@ func (c *Cluster) ConfigFor(t testing.TB, who Identity) *rest.Config {
 	return config
 }
 
-// Kubeconfig writes a kubeconfig that acts as who, for programs such as the manager that run as processes of their own, and
-// returns its path. The file is removed with the test.
+// Kubeconfig writes a kubeconfig that acts as who, for programs such as the manager that run as processes of their own,
+// and returns its path. The file is removed with the test.
 func (c *Cluster) Kubeconfig(t testing.TB, who Identity) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")

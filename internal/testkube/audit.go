@@ -37,7 +37,8 @@ type AuditEvent struct {
 	ResponseObject json.RawMessage `json:"responseObject"`
 }
 
-// Credential identifies the token with which the request was made: two processes that share a ServiceAccount have different ones.
+// Credential identifies the token with which the request was made: two processes that share a ServiceAccount have
+// different ones.
 func (e AuditEvent) Credential() string {
 	return strings.Join(e.User.Extra["authentication.kubernetes.io/credential-id"], "")
 }
@@ -54,7 +55,7 @@ rules:
 
 // Rules of the audit policy. The first that matches decides.
 const (
-	// auditObjects is what a runner's history can be told from: 100 runners with a job each write about 10 MB.
+	// auditObjects logs the writes that tell a runner's history: 100 runners with a job each write about 10 MB.
 	auditObjects = `- level: RequestResponse
   verbs: [create, update, patch, delete]
   resources:
@@ -86,8 +87,8 @@ func (f AuditFilter) selects(event AuditEvent) bool {
 		!event.Received.Before(f.Since)
 }
 
-// AuditEvents returns the answered requests that the filter selects, in the order of their answers. A request that was answered a
-// moment ago may still be missing. It fails without Options.AuditLog.
+// AuditEvents returns the answered requests that the filter selects, in the order of their answers. A request that was
+// answered a moment ago may still be missing. It fails without Options.AuditLog.
 func (c *Cluster) AuditEvents(filter AuditFilter) ([]AuditEvent, error) {
 	if !c.audit {
 		return nil, errors.New("this cluster keeps no audit log: set Options.AuditLog")

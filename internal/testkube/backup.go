@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// restoredRevisions is by how much a restore raises etcd's revision. What clients saw after the backup must have lower ones, or
+// A restore raises etcd's revision by restoredRevisions. What clients saw after the backup must have lower ones, or
 // they would take restored objects for older than what they know; etcd's own documentation suggests a billion.
 const restoredRevisions = 1_000_000_000
 
@@ -18,9 +18,9 @@ func (c *Cluster) SaveEtcd(ctx context.Context, path string) error {
 	return c.finish(ctx, "etcdctl", "--endpoints=http://127.0.0.1:"+strconv.Itoa(c.etcdPort), "snapshot", "save", path)
 }
 
-// RestoreEtcd replaces all objects by those of a backup, as Kubernetes' documentation says: API server and etcd are stopped, and
-// are back on their ports when it returns. The controller manager, if there is one, is restarted. Other clients are not told: their
-// watches break, and can't be continued from where they were.
+// RestoreEtcd replaces all objects by those of a backup, as Kubernetes' documentation says: API server and etcd are
+// stopped, and are back on their ports when it returns. The controller manager, if there is one, is restarted. Other
+// clients are not told: their watches break, and can't be continued.
 func (c *Cluster) RestoreEtcd(ctx context.Context, path string) error {
 	managed := c.runs("kube-controller-manager")
 	for _, program := range []string{"kube-controller-manager", "kube-apiserver", "etcd"} {

@@ -22,7 +22,8 @@ func entry(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 }
 
-// A client that lives on must see that objects are gone and others are back, which it does only if revisions have grown.
+// A client that lives on must see that objects are gone and others are back, which it does only if revisions have
+// grown.
 func TestARestoreTakesAllObjectsBack(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{CRDs: []string{}})
 	api := cluster.Client()

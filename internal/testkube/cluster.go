@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// readyTimeout bounds the start of one program. It takes 3 s on an idle machine and much longer beside seven builds on two
-	// cores.
+	// readyTimeout bounds the start of one program. It takes 3 s on an idle machine and much longer beside seven builds
+	// on two cores.
 	readyTimeout  = 2 * time.Minute
 	readyInterval = 50 * time.Millisecond
-	// launchAttempts is how often a start is tried. It fails if another process takes a port between its choice and its use,
+	// A start is tried launchAttempts times. It fails if another process takes a port between its choice and its use,
 	// which package ports can't prevent on machines whose kernel chooses ports from the same range.
 	launchAttempts = 2
 )
@@ -44,9 +44,9 @@ type Cluster struct {
 	processes map[string]*process.Process
 }
 
-// Launch starts a cluster and returns when the API server is ready, the CRDs are served and the controller manager, if there is
-// one, works. The caller has to stop it. If it fails, the error contains the end of the failed program's log. Tests call Start or
-// Shared instead.
+// Launch starts a cluster and returns when the API server is ready, the CRDs are served and the controller manager, if
+// there is one, works. The caller has to stop it. If it fails, the error contains the end of the failed program's log.
+// Tests call Start or Shared instead.
 func Launch(ctx context.Context, options Options) (*Cluster, error) {
 	directory, err := Programs()
 	if err != nil {
@@ -129,7 +129,8 @@ func (c *Cluster) installCRDs(options Options) error {
 	if err != nil || len(paths) == 0 {
 		return err
 	}
-	_, err = envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: readyTimeout})
+	_, err = envtest.InstallCRDs(c.config,
+		envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: readyTimeout})
 	if err != nil {
 		return fmt.Errorf("install the CRDs of %s: %w", strings.Join(paths, ", "), err)
 	}
@@ -157,8 +158,8 @@ func (c *Cluster) run(program string, arguments []string) error {
 
 func (c *Cluster) logPath(program string) string { return c.path(program + ".log") }
 
-// apiServerReady asks for /readyz, which also covers what the API server does after its start, such as creating the default
-// Roles.
+// apiServerReady asks for /readyz, which also covers what the API server does after its start, such as creating the
+// default Roles.
 func (c *Cluster) apiServerReady(ctx context.Context) bool {
 	httpClient, err := rest.HTTPClientFor(c.config)
 	if err != nil {

@@ -55,9 +55,10 @@ func TestGarbageCollectionFollowsOwners(t *testing.T) {
 	if err := cluster.Client().Create(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
-	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned", OwnerReferences: []metav1.OwnerReference{
-		*metav1.NewControllerRef(owner, owner.GroupVersionKind()),
-	}}}
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned",
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, owner.GroupVersionKind()),
+		}}}
 	if err := cluster.Client().Create(t.Context(), owned); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func TestRolesDecideWhatAServiceAccountMayDo(t *testing.T) {
 	namespace := cluster.NewNamespace(t)
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"list"}}},
 	}
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"},
@@ -97,7 +99,8 @@ func TestRolesDecideWhatAServiceAccountMayDo(t *testing.T) {
 		_, err := clientset.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 		return err
 	}, "30s").Should(Succeed())
-	if _, err := clientset.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := clientset.CoreV1().Secrets(namespace).List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list Secrets without a Role for it: got %v, want Forbidden", err)
 	}
 }
@@ -107,7 +110,8 @@ func TestAuditEventsTellWhoAskedForWhat(t *testing.T) {
 	namespace := cluster.NewNamespace(t)
 	config := cluster.ConfigFor(t, testkube.ServiceAccount(namespace, "default"))
 	config.UserAgent = "curious/1.0"
-	_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Secrets(namespace).Get(t.Context(), "treasure", metav1.GetOptions{})
+	_, err := kubernetes.NewForConfigOrDie(config).CoreV1().Secrets(namespace).Get(t.Context(), "treasure",
+		metav1.GetOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Fatalf("got %v, want Forbidden", err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/ports"
 )
 
-// controllers are those of kube-controller-manager that tests rely on. Pod garbage collection and node lifecycle are left out:
-// they delete pods whose Node object is missing, and fake nodes have none.
+// controllers are those of kube-controller-manager that tests rely on. Pod garbage collection and node lifecycle are
+// left out: they delete pods whose Node object is missing, and fake nodes have none.
 var controllers = []string{
 	"garbage-collector-controller", "namespace-controller", "resourcequota-controller",
 	"serviceaccount-controller", "root-ca-certificate-publisher-controller",
@@ -29,7 +29,7 @@ var controllers = []string{
 // adminKubeconfig is the name of the administrator's kubeconfig in the cluster's directory.
 const adminKubeconfig = "admin.kubeconfig"
 
-// controlPlane is what the programs of a cluster share: ports, files and the administrator's token.
+// controlPlane has what the programs of a cluster share: ports, files and the administrator's token.
 type controlPlane struct {
 	directory                   string
 	etcdPort, peerPort, apiPort int
@@ -50,7 +50,8 @@ func (p *controlPlane) prepare() error {
 	}
 	p.etcdPort, p.peerPort, p.apiPort = taken[0], taken[1], taken[2]
 	p.adminToken = rand.Text()
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)},
+		[]string{"localhost"})
 	if err != nil {
 		return fmt.Errorf("make the API server's certificate: %w", err)
 	}
@@ -113,9 +114,9 @@ func (p *controlPlane) etcdArguments() []string {
 	}, p.memberArguments()...)
 }
 
-// apiServerArguments leave the limit of requests in flight and API priority and fairness at their defaults, as most clusters do.
-// One admission plugin is added to the default ones: OwnerReferencesPermissionEnforcement, which OpenShift and hardened clusters
-// use.
+// apiServerArguments leave the limit of requests in flight and API priority and fairness at their defaults, as most
+// clusters do. One admission plugin is added to the default ones: OwnerReferencesPermissionEnforcement, which OpenShift
+// and hardened clusters use.
 func (p *controlPlane) apiServerArguments() []string {
 	arguments := []string{
 		"--etcd-servers=http://127.0.0.1:" + strconv.Itoa(p.etcdPort),

@@ -11,14 +11,17 @@ import (
 // Options say what a cluster consists of. The zero value is etcd and kube-apiserver with the project's CRDs.
 type Options struct {
 	// ControllerManager runs kube-controller-manager: garbage collection, deletion of namespaces, ResourceQuota status,
-	// ServiceAccounts of namespaces, Deployments, Jobs, PodDisruptionBudgets, and claims that are kept while pods have them. It has no controller that evicts or collects pods of nodes
-	// that have no Node object, because fake nodes have none.
+	// ServiceAccounts of namespaces, Deployments, Jobs, PodDisruptionBudgets, and claims that are kept while pods have
+	// them. It has no controller that evicts or collects pods of nodes that have no Node object, because fake nodes
+	// have none.
 	ControllerManager bool
 	// AuditLog records every request; see Cluster.AuditEvents.
 	AuditLog bool
-	// AuditObjects adds to the audit log the objects that were sent and answered by changes of pods, claims, Leases and the project's kinds.
+	// AuditObjects adds to the audit log the objects that were sent and answered by changes of pods, claims, Leases and
+	// the project's kinds.
 	AuditObjects bool
-	// CRDs are directories or files with CustomResourceDefinitions. Nil means apis/crds of this module, an empty slice none.
+	// CRDs are directories or files with CustomResourceDefinitions. Nil means apis/crds of this module, an empty slice
+	// none.
 	CRDs []string
 	// AddToScheme add kinds to the scheme of Cluster.Client, which has those of Kubernetes already.
 	AddToScheme []func(*runtime.Scheme) error

@@ -5,11 +5,12 @@ import (
 	"fmt"
 )
 
-// StopAPIServer kills the API server as a crash would: connections and watches break, and nothing listens on its port. etcd keeps
-// the data.
+// StopAPIServer kills the API server as a crash would: connections and watches break, and nothing listens on its port.
+// etcd keeps the data.
 func (c *Cluster) StopAPIServer() error { return c.kill("kube-apiserver") }
 
-// PauseAPIServer freezes the API server until the returned function is called: connections stay open, but nothing answers.
+// PauseAPIServer freezes the API server until the returned function is called: connections stay open, but nothing
+// answers.
 func (c *Cluster) PauseAPIServer() (resume func() error, err error) {
 	return c.freeze("kube-apiserver")
 }
@@ -22,18 +23,19 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.AwaitAPIServer(ctx)
 }
 
-// StopEtcd kills etcd as a crash would. Writes that it has acknowledged are kept. The API server keeps running and refuses
-// requests that it can't answer from its cache.
+// StopEtcd kills etcd as a crash would. Writes that it has acknowledged are kept. The API server keeps running and
+// refuses requests that it can't answer from its cache.
 func (c *Cluster) StopEtcd() error { return c.kill("etcd") }
 
-// PauseEtcd freezes etcd until the returned function is called. Meanwhile requests to the API server hang, and fail if that lasts
-// too long, although etcd may still carry them out later.
+// PauseEtcd freezes etcd until the returned function is called. Meanwhile requests to the API server hang, and fail if
+// that lasts too long, although etcd may still carry them out later.
 func (c *Cluster) PauseEtcd() (resume func() error, err error) { return c.freeze("etcd") }
 
 // StartEtcd starts etcd on the same ports and with the same data as before.
 func (c *Cluster) StartEtcd() error { return c.run("etcd", c.etcdArguments()) }
 
-// AwaitAPIServer returns when an API server that kept running without etcd is ready again: it takes some seconds to reconnect.
+// AwaitAPIServer returns when an API server that kept running without etcd is ready again: it takes some seconds to
+// reconnect.
 func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	return c.await(ctx, "kube-apiserver", func(ctx context.Context) (bool, error) {
 		return c.apiServerReady(ctx), nil

@@ -16,8 +16,8 @@ const programsVariable = "HARRIER_KUBERNETES"
 
 var errNoModule = errors.New("no hack/kubernetes.sh in this directory or above it")
 
-// Programs returns the directory with the programs of a cluster, kubectl and helm among them. If they have not been built yet, it
-// builds them, which takes 6 to 9 minutes on two cores.
+// Programs returns the directory with the programs of a cluster, kubectl and helm among them. If they have not been
+// built yet, it builds them, which takes 6 to 9 minutes on two cores.
 func Programs() (string, error) {
 	if directory := os.Getenv(programsVariable); directory != "" {
 		return directory, nil
@@ -35,7 +35,8 @@ func Programs() (string, error) {
 	return strings.TrimSpace(output.String()), nil
 }
 
-// moduleRoot finds the project's directory by going up from the working directory, which go test sets to that of the package.
+// moduleRoot finds the project's directory by going up from the working directory, which go test sets to that of the
+// package.
 func moduleRoot() (string, error) {
 	directory, err := os.Getwd()
 	if err != nil {

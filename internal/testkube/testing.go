@@ -21,8 +21,8 @@ var shared struct {
 	ready   bool
 }
 
-// Main runs the tests of a package, which share one cluster (see Shared), and returns their exit code. It stops the cluster
-// before it returns.
+// Main runs the tests of a package, which share one cluster (see Shared), and returns their exit code. It stops the
+// cluster before it returns.
 func Main(m *testing.M, options Options) int {
 	shared.options, shared.ready = options, true
 	defer func() {
@@ -36,8 +36,8 @@ func Main(m *testing.M, options Options) int {
 	return m.Run()
 }
 
-// Shared returns the package's cluster, which the first call starts. The test fails if the cluster does not start or TestMain did
-// not call Main. Each test works in a namespace of its own and must not stop the API server or etcd.
+// Shared returns the package's cluster, which the first call starts. The test fails if the cluster does not start or
+// TestMain did not call Main. Each test works in a namespace of its own and must not stop the API server or etcd.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	if !shared.ready {
@@ -53,7 +53,8 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// Start starts a cluster for this test alone and stops it when the test ends. The test fails if the cluster does not start.
+// Start starts a cluster for this test alone and stops it when the test ends. The test fails if the cluster does not
+// start.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	cluster, err := Launch(t.Context(), options)
@@ -68,8 +69,8 @@ func Start(t testing.TB, options Options) *Cluster {
 	return cluster
 }
 
-// NewNamespace creates a namespace with its default ServiceAccount, so that pods can be created in it at once. It is deleted when
-// the test ends, but only a controller manager carries that out.
+// NewNamespace creates a namespace with its default ServiceAccount, so that pods can be created in it at once. It is
+// deleted when the test ends, but only a controller manager carries that out.
 func (c *Cluster) NewNamespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}

@@ -259,7 +259,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// settles checks that nothing is stuck: with room and without trouble, as many runners as there may be claims get
+// settles checks that nothing is stuck: with room and without failures, as many runners as there may be claims get
 // theirs, and unused claims go.
 func (p *process) settles() {
 	p.full, p.quota = [2]bool{}, false

@@ -1,5 +1,5 @@
-// Command pause is the first process of every pod in the test cluster. It keeps the pod's namespaces open, reaps orphans of
-// containers that share its process namespace, and ends on SIGTERM or SIGINT.
+// Command pause is the first process of every pod in the test cluster. It keeps the pod's namespaces open, reaps
+// orphans of containers that share its process namespace, and ends on SIGTERM or SIGINT.
 package main
 
 import (

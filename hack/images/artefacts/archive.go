@@ -1,5 +1,6 @@
-// Package artefacts makes the files of a release that are no images: archives of charts and programs, what they are made of, where they come
-// from, checksums, and notes. The same inputs give the same bytes on every machine and at any time. It runs nothing and asks nobody.
+// Package artefacts makes the files of a release that are no images: archives of charts and programs, what they are
+// made of, where they come from, checksums, and notes. The same inputs give the same bytes on every machine and at any
+// time. It runs nothing and asks nobody.
 //
 //	images (package main) ─┐
 //	charts, programs ──────┴─▶ files ─▶ bill of materials, provenance, checksums
@@ -31,8 +32,8 @@ type File struct {
 // Files are those of an archive by their path in it.
 type Files map[string]File
 
-// Read returns the files of a directory as they are to lie below prefix. It fails on what is no regular file: an archive that leaves
-// something out, or follows a link, isn't what was asked for.
+// Read returns the files of a directory as they are to lie below prefix. It fails on what is no regular file: an
+// archive that leaves something out, or follows a link, isn't what was asked for.
 func Read(directory, prefix string) (Files, error) {
 	files := Files{}
 	from := os.DirFS(directory)
@@ -58,7 +59,13 @@ func (files Files) Tar(to io.Writer) error {
 	writer := tar.NewWriter(to)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := files[name]
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(file.Mode), Size: int64(len(file.Content)), ModTime: Epoch}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     name,
+			Mode:     int64(file.Mode),
+			Size:     int64(len(file.Content)),
+			ModTime:  Epoch,
+		}
 		if err := writer.WriteHeader(header); err != nil {
 			return fmt.Errorf("write header of %s: %w", name, err)
 		}

@@ -124,26 +124,30 @@ func TestTheBillOfMaterialsHasEachModuleOnce(t *testing.T) {
 	if err := json.Unmarshal(text, &bill); err != nil {
 		t.Fatal(err)
 	}
-	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.Name != product.Name || bill.Metadata.Component.Version != "1.2.3" {
+	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.Name != product.Name ||
+		bill.Metadata.Component.Version != "1.2.3" {
 		t.Errorf("it is a %s of %+v", bill.BOMFormat, bill.Metadata.Component)
 	}
 	found := map[string]int{}
 	for _, component := range bill.Components {
 		found[component.Name]++
-		if component.Name != "stdlib" && (len(component.Properties) != 1 || !strings.HasPrefix(component.Properties[0].Value, "h1:")) {
+		if component.Name != "stdlib" && (len(component.Properties) != 1 ||
+			!strings.HasPrefix(component.Properties[0].Value, "h1:")) {
 			t.Errorf("%s has no checksum: %+v", component.PURL, component.Properties)
 		}
 	}
 	if found["stdlib"] != 1 || found["github.com/CycloneDX/cyclonedx-go"] != 1 {
 		t.Errorf("components are %v", found)
 	}
-	if again, err := Materials(product, map[string][]byte{"b": program, "a": program}); err != nil || !bytes.Equal(again, text) {
+	if again, err := Materials(product, map[string][]byte{"b": program, "a": program}); err != nil ||
+		!bytes.Equal(again, text) {
 		t.Errorf("the same programs give another bill of materials; %v", err)
 	}
 }
 
 func TestAScriptHasNoBillOfMaterials(t *testing.T) {
-	if _, err := Materials(product, map[string][]byte{"script": []byte("#!/bin/sh\n")}); err == nil || !strings.Contains(err.Error(), "script") {
+	if _, err := Materials(product, map[string][]byte{"script": []byte("#!/bin/sh\n")}); err == nil ||
+		!strings.Contains(err.Error(), "script") {
 		t.Errorf("a script has a bill of materials: %v", err)
 	}
 }
@@ -191,12 +195,14 @@ func TestProvenanceNamesEveryFileCommitAndCompiler(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	first := string(Notes(product, "registry.example.com/team/image", "sha256:1", History{}))
-	for _, part := range []string{"# Harrier 1.2.3", "registry.example.com/team/image:1.2.3@sha256:1", "oci://registry.example.com/team/charts/gha-runner-scale-set ", "first release"} {
+	for _, part := range []string{"# Harrier 1.2.3", "registry.example.com/team/image:1.2.3@sha256:1",
+		"oci://registry.example.com/team/charts/gha-runner-scale-set ", "first release"} {
 		if !strings.Contains(first, part) {
 			t.Errorf("want %q in:\n%s", part, first)
 		}
 	}
-	later := string(Notes(product, "registry.example.com/team/image", "sha256:1", History{Former: "v1.2.2", Commits: []string{"b: c"}, Upgrade: []string{"- new"}}))
+	later := string(Notes(product, "registry.example.com/team/image", "sha256:1",
+		History{Former: "v1.2.2", Commits: []string{"b: c"}, Upgrade: []string{"- new"}}))
 	for _, part := range []string{"Changes since v1.2.2\n\n- b: c\n", "docs/upgrade.md since v1.2.2:\n\n- new\n"} {
 		if !strings.Contains(later, part) {
 			t.Errorf("want %q in:\n%s", part, later)

@@ -9,8 +9,8 @@ import (
 // chartVersion are the two lines of a Chart.yaml that have the version.
 var chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// Chart returns the files of the chart in a directory, with another version, as `helm package` packs them: below the chart's name. It fails if
-// Chart.yaml doesn't have one line for each of the two versions.
+// Chart returns the files of the chart in a directory, with another version, as `helm package` packs them: below the
+// chart's name. It fails if Chart.yaml doesn't have one line for each of the two versions.
 func Chart(directory, version string) (Files, error) {
 	name := path.Base(directory)
 	files, err := Read(directory, name)

@@ -12,10 +12,12 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// packageURL is what the specification of package URLs says of Go: lower case, and nothing but unreserved characters in a version.
+// packageURL follows the specification of package URLs for Go: lower case, and nothing but unreserved characters in a
+// version.
 var packageURL = regexp.MustCompile(`^pkg:golang/[a-z0-9.~_-]+(/[a-z0-9.~_-]+)*@([A-Za-z0-9.~_-]|%2B)+$`)
 
-// What CycloneDX's schema demands: no field that it doesn't know, a version that fits the schema that is named, references that are there once.
+// CycloneDX's schema demands: no field that it doesn't know, a version that fits the schema that is named, no reference
+// that stands for two.
 func TestTheBillOfMaterialsIsAsItsSchemaSays(t *testing.T) {
 	text, err := Materials(product, map[string][]byte{"a": compiled(t)})
 	if err != nil {
@@ -27,7 +29,8 @@ func TestTheBillOfMaterialsIsAsItsSchemaSays(t *testing.T) {
 	if err := decoder.Decode(&bill); err != nil {
 		t.Fatal(err)
 	}
-	if want := "http://cyclonedx.org/schema/bom-" + bill.SpecVersion.String() + ".schema.json"; bill.JSONSchema != want || bill.Version < 1 {
+	if want := "http://cyclonedx.org/schema/bom-" + bill.SpecVersion.String() + ".schema.json"; bill.JSONSchema != want ||
+		bill.Version < 1 {
 		t.Errorf("it is version %d of a bill by %s, want %s", bill.Version, bill.JSONSchema, want)
 	}
 	references := map[string]bool{}
@@ -46,8 +49,8 @@ func TestTheBillOfMaterialsIsAsItsSchemaSays(t *testing.T) {
 	}
 }
 
-// What the specifications of in-toto's statement and SLSA's provenance demand: these fields and no others, absolute URIs, digests as long as their
-// algorithm's.
+// What the specifications of in-toto's statement and SLSA's provenance demand: these fields and no others, absolute
+// URIs, digests as long as their algorithm's.
 func TestProvenanceIsAsItsSchemaSays(t *testing.T) {
 	commit := Product{Name: product.Name, Version: product.Version, Commit: strings.Repeat("0a", 20)}
 	text, err := Provenance(commit, "go1.26.1", map[string][]byte{"a.tgz": []byte("a")})

@@ -30,13 +30,14 @@ spec:
   platforms:
 `
 
-// Krew returns the manifest by which krew installs a plugin. downloads is the address below which the archives are; files are their contents
-// by name.
+// Krew returns the manifest by which krew installs a plugin. downloads is the address below which the archives are;
+// files are their contents by name.
 func Krew(product Product, downloads string, platforms []Platform, files map[string][]byte) []byte {
 	var text strings.Builder
 	fmt.Fprintf(&text, krewHead, product.Version, product.Name)
 	for _, platform := range platforms {
-		fmt.Fprintf(&text, "    - selector:\n        matchLabels:\n          os: %s\n          arch: %s\n      uri: %s\n      sha256: %s\n      bin: %s\n      files:\n",
+		fmt.Fprintf(&text, "    - selector:\n        matchLabels:\n          os: %s\n          arch: %s\n      uri: %s\n  "+
+			"    sha256: %s\n      bin: %s\n      files:\n",
 			platform.System, platform.Architecture, downloads+platform.Archive, sum(files[platform.Archive]), platform.Program)
 		for _, name := range []string{platform.Program, "LICENSE"} {
 			fmt.Fprintf(&text, "        - from: %s\n          to: .\n", name)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// krewPlatform is what a manifest says of one platform.
+// krewPlatform has what a manifest says of one platform.
 type krewPlatform struct {
 	Selector struct {
 		MatchLabels struct {
@@ -28,11 +28,12 @@ type krewPlatform struct {
 	} `json:"files"`
 }
 
-// What krew demands: these fields and no others, a name that kubectl's program has after its prefix, a version with a v, for each platform an
-// absolute address, the checksum of what is there, and a program that is among the files.
+// What krew demands: these fields and no others, a name that kubectl's program has after its prefix, a version with a
+// v, for each platform an absolute address, the checksum of what is there, and a program that is among the files.
 func TestTheManifestIsAsKrewReadsIt(t *testing.T) {
 	files := map[string][]byte{"a-linux.tar.gz": []byte("one"), "a-windows.zip": []byte("two")}
-	platforms := []Platform{{"linux", "amd64", "a-linux.tar.gz", "kubectl-harrier"}, {"windows", "arm64", "a-windows.zip", "kubectl-harrier.exe"}}
+	platforms := []Platform{{"linux", "amd64", "a-linux.tar.gz", "kubectl-harrier"},
+		{"windows", "arm64", "a-windows.zip", "kubectl-harrier.exe"}}
 	var manifest struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -52,9 +53,12 @@ func TestTheManifestIsAsKrewReadsIt(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, text)
 	}
 	spec := &manifest.Spec
-	if manifest.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || manifest.Kind != "Plugin" || manifest.Metadata.Name != "harrier" ||
-		!regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`).MatchString(spec.Version) || spec.Homepage != "https://example.com/team/product" ||
-		len(spec.ShortDescription) == 0 || len(spec.ShortDescription) > 50 || len(spec.Description) < 100 || len(spec.Platforms) != len(platforms) {
+	if manifest.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || manifest.Kind != "Plugin" ||
+		manifest.Metadata.Name != "harrier" ||
+		!regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`).MatchString(spec.Version) ||
+		spec.Homepage != "https://example.com/team/product" ||
+		len(spec.ShortDescription) == 0 || len(spec.ShortDescription) > 50 || len(spec.Description) < 100 ||
+		len(spec.Platforms) != len(platforms) {
 		t.Errorf("it says:\n%s", text)
 	}
 	for i, got := range spec.Platforms {
@@ -67,7 +71,8 @@ func checkPlatform(t *testing.T, got krewPlatform, want Platform, files map[stri
 	t.Helper()
 	address, err := url.Parse(got.URI)
 	archive := path.Base(got.URI)
-	if err != nil || address.Scheme != "https" || got.SHA256 != fmt.Sprintf("%x", sha256.Sum256(files[archive])) || archive != want.Archive ||
+	if err != nil || address.Scheme != "https" || got.SHA256 != fmt.Sprintf("%x", sha256.Sum256(files[archive])) ||
+		archive != want.Archive ||
 		got.Selector.MatchLabels.OS != want.System || got.Selector.MatchLabels.Arch != want.Architecture {
 		t.Errorf("platform %s/%s is %+v", want.System, want.Architecture, got)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// Product is what is released.
+// Product is released.
 type Product struct {
 	// Name is that of its repository, such as github.com/harrier-ci/harrier.
 	Name, Version string
@@ -20,9 +20,9 @@ type Product struct {
 	Commit string
 }
 
-// Materials returns a bill of materials of programs in CycloneDX's format: every Go module that the compiler has put into at least one of
-// them, by what it wrote into each program itself. programs are by the name under which people know them. It fails for a program that Go
-// hasn't compiled.
+// Materials returns a bill of materials of programs in CycloneDX's format: every Go module that the compiler has put
+// into at least one of them, by what it wrote into each program itself. programs are by the name under which people
+// know them. It fails for a program that Go hasn't compiled.
 func Materials(product Product, programs map[string][]byte) ([]byte, error) {
 	modules := map[string]*debug.Module{}
 	for name, content := range programs {
@@ -37,7 +37,13 @@ func Materials(product Product, programs map[string][]byte) ([]byte, error) {
 	}
 	components := make([]cyclonedx.Component, 0, len(modules))
 	for identifier, module := range modules {
-		component := cyclonedx.Component{BOMRef: identifier, Type: cyclonedx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: identifier}
+		component := cyclonedx.Component{
+			BOMRef:     identifier,
+			Type:       cyclonedx.ComponentTypeLibrary,
+			Name:       module.Path,
+			Version:    module.Version,
+			PackageURL: identifier,
+		}
 		if module.Sum != "" {
 			component.Properties = &[]cyclonedx.Property{{Name: "go:sum", Value: module.Sum}}
 		}
@@ -48,7 +54,8 @@ func Materials(product Product, programs map[string][]byte) ([]byte, error) {
 	bill := cyclonedx.NewBOM()
 	itself := "pkg:golang/" + product.Name + "@v" + product.Version
 	bill.Metadata = &cyclonedx.Metadata{Component: &cyclonedx.Component{
-		BOMRef: itself, Type: cyclonedx.ComponentTypeApplication, Name: product.Name, Version: product.Version, PackageURL: itself,
+		BOMRef: itself, Type: cyclonedx.ComponentTypeApplication, Name: product.Name, Version: product.Version,
+		PackageURL: itself,
 		Properties: &[]cyclonedx.Property{{Name: "vcs:commit", Value: product.Commit}},
 	}}
 	bill.Components = &components
@@ -59,7 +66,8 @@ func Materials(product Product, programs map[string][]byte) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// purl returns the package URL of a module: Go's are in lower case, and "+" is escaped. The standard library has one by convention.
+// purl returns the package URL of a module: Go's are in lower case, and "+" is escaped. The standard library has one by
+// convention.
 func purl(module *debug.Module) string {
 	version := module.Version
 	if module.Path == "stdlib" {

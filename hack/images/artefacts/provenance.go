@@ -19,8 +19,8 @@ type resource struct {
 	Digest digests `json:"digest,omitempty"`
 }
 
-// statement is an in-toto statement, version 1, with SLSA's predicate of provenance, version 1. It has no time and no number of a build, because
-// the same inputs make the same files whenever and wherever somebody builds them.
+// statement is an in-toto statement, version 1, with SLSA's predicate of provenance, version 1. It has no time and no
+// number of a build, because the same inputs make the same files whenever and wherever somebody builds them.
 type statement struct {
 	Type          string     `json:"_type"`
 	Subject       []resource `json:"subject"`
@@ -39,8 +39,8 @@ type statement struct {
 	} `json:"predicate"`
 }
 
-// Provenance returns a statement of how files were made: by `make release` from a commit, with a compiler. It isn't signed; signing it is the
-// step of whoever publishes the files. files are their contents by name.
+// Provenance returns a statement of how files were made: by `make release` from a commit, with a compiler. It isn't
+// signed; signing it is the step of whoever publishes the files. files are their contents by name.
 func Provenance(product Product, compiler string, files map[string][]byte) ([]byte, error) {
 	made := statement{Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1"}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -1,5 +1,6 @@
-// Command helm is Helm, of the same Kubernetes libraries as command kubernetes. It is not part of that binary because the tests
-// of the charts start it more than a thousand times, and half of such a start would be spent on the packages of the others.
+// Command helm is Helm, of the same Kubernetes libraries as command kubernetes. It is not part of that binary because
+// the tests of the charts start it more than a thousand times, and half of such a start would be spent on the packages
+// of the others.
 package main
 
 import (

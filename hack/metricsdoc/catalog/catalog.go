@@ -1,5 +1,5 @@
-// Package catalog lists the metrics that manager, listeners and ledger export, from the code that registers them. hack/metricsdoc writes
-// the reference from it, and tests check that dashboards and alerts use only metrics that exist.
+// Package catalog lists the metrics that manager, listeners and ledger export, from the code that registers them.
+// hack/metricsdoc writes the reference from it, and tests check that dashboards and alerts use only metrics that exist.
 package catalog
 
 import (
@@ -27,15 +27,16 @@ type Metric struct {
 	Source string
 }
 
-// Type derives counter, summary, histogram or gauge from the name, by Prometheus' naming rules. A test checks with promlint that the names
-// follow them.
+// Type derives counter, summary, histogram or gauge from the name, by Prometheus' naming rules. A test checks with
+// promlint that the names follow them.
 func (m *Metric) Type() string {
 	switch {
 	case strings.HasSuffix(m.Name, "_total"):
 		return "counter"
 	case m.Name == "go_gc_duration_seconds":
 		return "summary"
-	case strings.HasSuffix(m.Name, "_seconds") && !strings.HasSuffix(m.Name, "_timestamp_seconds") && !slices.Contains(runtimeGauges, m.Name):
+	case strings.HasSuffix(m.Name, "_seconds") && !strings.HasSuffix(m.Name, "_timestamp_seconds") &&
+		!slices.Contains(runtimeGauges, m.Name):
 		return "histogram"
 	}
 	return "gauge"
@@ -80,7 +81,8 @@ func of(source string, described describer) []Metric {
 	return list
 }
 
-// A description has no accessors, only a text: Desc{fqName: "…", help: "…", constLabels: {a="b"}, variableLabels: {c,d}}.
+// A description has no accessors, only a text: Desc{fqName: "…", help: "…", constLabels: {a="b"}, variableLabels:
+// {c,d}}.
 var (
 	form       = regexp.MustCompile(`(?s)^Desc\{fqName: "(.*?)", help: "(.*?)", constLabels: \{(.*?)\}, variableLabels: \{(.*?)\}\}$`)
 	constLabel = regexp.MustCompile(`(\w+)="`)

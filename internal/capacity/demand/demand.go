@@ -1,21 +1,23 @@
-// Package demand decides how many runners a set is to have, how fast it may get them, when it has had too many for long enough, and which
-// idle one is too old. It is pure: what has to be remembered between decisions is passed in, and a manager that has lost it only waits longer.
+// Package demand decides how many runners a set is to have, how fast it may get them, when it has had too many for long
+// enough, and which idle one is too old. It is pure: what has to be remembered between decisions is passed in, and a
+// manager that has lost it only waits longer.
 package demand
 
-// Headroom is how many runners are kept idle in proportion to the running jobs. The zero value keeps none.
+// Headroom keeps runners idle in proportion to the running jobs. The zero value keeps none.
 type Headroom struct {
-	// Percent is of the running jobs, rounded up. Max is how many at most; 0 means any number.
+	// Percent is of the running jobs, rounded up. Max limits the idle runners; 0 means any number.
 	Percent, Max int
 }
 
-// Asked is what asks for runners.
+// Asked has all that asks for runners.
 type Asked struct {
-	// Assigned is how many jobs GitHub has given to the set, and Running how many of them have a runner that works on them.
+	// Assigned counts the jobs that GitHub has given to the set, and Running those of them that have a runner at work.
 	Assigned, Running int
-	// Min and Max are the numbers in force: how many runners are kept idle at least, and how many there are at most.
+	// Min and Max are the numbers in force: so many runners are kept idle at least, and so many exist at most.
 	Min, Max int
 	Headroom Headroom
-	// Unserved: no listener of ours has a session for the set. That of another cluster or product has, and Replicas is how many runners it asks for.
+	// Unserved: no listener of ours has a session for the set. That of another cluster or product has, and asks for so
+	// many Replicas.
 	Unserved bool
 	Replicas int
 	// Drained: the set takes no further jobs, and runs those that it has.
@@ -35,9 +37,9 @@ func (a Asked) Idle() int {
 	return max(0, a.Min, headroom)
 }
 
-// Wanted returns how many runners there are to be. A job that is assigned can't be given back, so it has its runner in a drained set, too.
-// Nobody brings jobs to a set that is not served and for which nobody asks for any runner. Who asks for some may never say how many jobs there
-// are, as ARC's listener: then its own sum counts, too.
+// Wanted returns how many runners there are to be. A job that is assigned can't be given back, so it has its runner in
+// a drained set, too. Nobody brings jobs to a set that is not served and for which nobody asks for any runner. A
+// listener that asks for some may never say how many jobs there are, as ARC's: then its own sum counts, too.
 func (a Asked) Wanted() int {
 	most := max(0, a.Max)
 	wanted := min(max(0, min(a.Assigned, most))+a.Idle(), most)

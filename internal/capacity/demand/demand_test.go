@@ -86,7 +86,8 @@ func TestTooOld(t *testing.T) {
 		"at that moment": {since, true, 10 * time.Hour, 10 * time.Hour, 1, 0},
 	} {
 		index, found, next := demand.TooOld(test.idle, test.settled, test.most, epoch.Add(test.now))
-		if found != (test.index >= 0) || (found && index != test.index) || next.IsZero() != (test.next == 0) || (test.next > 0 && !next.Equal(epoch.Add(test.next))) {
+		if found != (test.index >= 0) || (found && index != test.index) || next.IsZero() != (test.next == 0) ||
+			(test.next > 0 && !next.Equal(epoch.Add(test.next))) {
 			t.Errorf("%s: %d, %v, %s", name, index, found, next)
 		}
 	}
@@ -103,10 +104,12 @@ func TestPace(t *testing.T) {
 	pace.Start(5, now.Add(-2*time.Minute), now)        // long ago
 	pace.Start(1, now.Add(2*time.Second), now)         // by a clock that is ahead
 	for after, want := range map[time.Duration][2]int{ // n, and the second in which there are more
-		0: {2, 31}, 30 * time.Second: {2, 31}, 31 * time.Second: {6, 61}, 60 * time.Second: {6, 61}, 61 * time.Second: {10, 0},
+		0: {2, 31}, 30 * time.Second: {2, 31}, 31 * time.Second: {6, 61}, 60 * time.Second: {6, 61},
+		61 * time.Second: {10, 0},
 	} {
 		n, more := pace.Allowed(10, now.Add(after))
-		if n != want[0] || more.IsZero() != (want[1] == 0) || (want[1] > 0 && !more.Equal(epoch.Add(time.Duration(want[1])*time.Second))) {
+		if n != want[0] || more.IsZero() != (want[1] == 0) ||
+			(want[1] > 0 && !more.Equal(epoch.Add(time.Duration(want[1])*time.Second))) {
 			t.Errorf("%s later: %d, more at %s", after, n, more)
 		}
 	}

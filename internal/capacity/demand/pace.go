@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// paceSeconds is how many seconds a start counts: a minute, and the one in which it was.
+// A start counts for paceSeconds: a minute, and the second in which it was.
 const paceSeconds = 61
 
-// Pace counts the runners that were started in the last minute, so that there are never more than allowed in any minute. The zero value has
-// none. After a restart the starts are those of the runners that there are, by their creation.
+// Pace counts the runners that were started in the last minute, so that there are never more than allowed in any
+// minute. The zero value has none. After a restart the starts are those of the runners that there are, by their
+// creation.
 type Pace struct {
 	starts [paceSeconds]struct {
 		second int64
@@ -17,8 +18,8 @@ type Pace struct {
 	}
 }
 
-// Start counts n runners that are, or were, started then. Those from before the last minute are not counted, and those whose creation is in
-// the future, because clocks differ, count as started now.
+// Start counts n runners that are, or were, started then. Those from before the last minute are not counted, and those
+// whose creation is in the future, because clocks differ, count as started now.
 func (p *Pace) Start(n int, at, now time.Time) {
 	second := min(at.Unix(), now.Unix())
 	if !counts(second, now) {
@@ -31,8 +32,8 @@ func (p *Pace) Start(n int, at, now time.Time) {
 	entry.n += n
 }
 
-// Allowed returns how many more may be started, and when that becomes more; zero means that nothing was counted. perMinute 0 allows any
-// number.
+// Allowed returns how many more may be started, and when that becomes more; zero means that nothing was counted.
+// perMinute 0 allows any number.
 func (p *Pace) Allowed(perMinute int, now time.Time) (n int, more time.Time) {
 	if perMinute <= 0 {
 		return math.MaxInt, time.Time{}
@@ -50,7 +51,8 @@ func (p *Pace) Allowed(perMinute int, now time.Time) (n int, more time.Time) {
 	return max(0, n), more
 }
 
-// counts reports whether a start in that second is within a minute, before or, if the clock has been put back, after now.
+// counts reports whether a start in that second is within a minute, before or, if the clock has been put back, after
+// now.
 func counts(second int64, now time.Time) bool {
 	ago := now.Unix() - second
 	return -paceSeconds < ago && ago < paceSeconds

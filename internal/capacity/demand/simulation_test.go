@@ -10,7 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
 )
 
-// slots is a set with its jobs and runners, second by second, planned by the rules; it counts by itself what they may do.
+// slots is a set with its jobs and runners, second by second, planned by the rules; it counts by itself what they may
+// do.
 type slots struct {
 	random  *rand.Rand
 	second  int
@@ -26,7 +27,7 @@ type slots struct {
 	pace    demand.Pace
 
 	starts  []int // the second of each
-	tooMany []int // how many runners there were beyond those that were asked for, in each second
+	tooMany []int // runners beyond those that were asked for, in each second
 	wanted  []int
 	removed int
 }
@@ -38,14 +39,15 @@ func (s *slots) at(second int) time.Time { return epoch.Add(time.Duration(second
 
 func newSlots(seed uint64) *slots {
 	s := &slots{random: rand.New(rand.NewPCG(seed, 3))}
-	s.asked = demand.Asked{Min: s.random.IntN(5), Max: 5 + s.random.IntN(100), Headroom: demand.Headroom{Percent: s.random.IntN(60), Max: s.random.IntN(20)}}
+	s.asked = demand.Asked{Min: s.random.IntN(5), Max: 5 + s.random.IntN(100),
+		Headroom: demand.Headroom{Percent: s.random.IntN(60), Max: s.random.IntN(20)}}
 	s.limit = []int{0, 1, 7, 60}[s.random.IntN(4)]
 	s.delay = []int{0, 30, 300}[s.random.IntN(3)]
 	s.maxIdle = []int{0, 900}[s.random.IntN(2)]
 	return s
 }
 
-// live returns how many runners there are.
+// live counts the runners.
 func (s *slots) live() int { return s.running + len(s.runners) }
 
 // step lets a second pass. Nothing new comes while it is calm.
@@ -142,8 +144,8 @@ func (s *slots) plan() {
 	}
 }
 
-// TestSlots: no runner is created beyond what the numbers ask for, or in a minute that has had its number; none is surplus that was not for
-// the whole delay; and when nothing changes any more, nothing is done any more.
+// TestSlots: no runner is created beyond what the numbers ask for, or in a minute that has had its number; none is
+// surplus that was not for the whole delay; and when nothing changes any more, nothing is done any more.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		s := newSlots(seed)
@@ -163,7 +165,8 @@ func TestSlots(t *testing.T) {
 			s.step(true)
 		}
 		if len(s.starts) != started || s.removed != removed || s.live() != s.asked.Wanted() {
-			t.Fatalf("seed %d: nothing changes, and %d runners start and %d go; there are %d of %d", seed, len(s.starts)-started, s.removed-removed, s.live(), s.asked.Wanted())
+			t.Fatalf("seed %d: nothing changes, and %d runners start and %d go; there are %d of %d", seed,
+				len(s.starts)-started, s.removed-removed, s.live(), s.asked.Wanted())
 		}
 	}
 }

@@ -1,6 +1,7 @@
-// Package effective says which numbers of runners are in force for a scale set: those of its spec, or those that schedules put in their place,
-// cut to the manager's limit for each set. Whoever needs them works them out from the same spec and clock: nobody waits for anybody to write
-// them down, and a status that somebody has changed changes nothing.
+// Package effective says which numbers of runners are in force for a scale set: those of its spec, or those that
+// schedules put in their place, cut to the manager's limit for each set. Whoever needs them works them out from the
+// same spec and clock: nobody waits for anybody to write them down, and a status that somebody has changed changes
+// nothing.
 package effective
 
 import (
@@ -17,7 +18,7 @@ import (
 type Numbers struct {
 	// Effective has them, with the schedules that are open, and until when that holds at least.
 	schedules.Effective
-	// Asked is what spec and schedules ask for, before the manager's limit.
+	// Asked has the numbers of spec and schedules, before the manager's limit.
 	Asked schedules.Numbers
 	// Drained: the set takes no further jobs, runs those that it has, and keeps no runner idle.
 	Drained bool
@@ -44,20 +45,21 @@ func (n *Numbers) Limit() *int {
 	return &n.Max
 }
 
-// Cut reports whether the manager's limit allows fewer runners than spec and schedules ask for. That there is no maximum asks for nothing.
+// Cut reports whether the manager's limit allows fewer runners than spec and schedules ask for. A spec without a
+// maximum asks for nothing.
 func (n *Numbers) Cut() bool {
-	return n.Max < n.Asked.Max && n.Asked.Max < v1alpha1.MaxRunnersUnlimited || n.Min < n.Asked.Min
+	return (n.Max < n.Asked.Max && n.Asked.Max < v1alpha1.MaxRunnersUnlimited) || n.Min < n.Asked.Min
 }
 
-// Plan works out the numbers of one set. It remembers what is slow to find out, which it may lose. The zero value is ready, and safe for
-// concurrent use.
+// Plan works out the numbers of one set. Its memory only saves time, and may be lost. The zero value is ready, and safe
+// for concurrent use.
 type Plan struct {
 	mu sync.Mutex
 	// plan and refused are those of the schedules of.
 	of      []v1alpha1.Schedule
 	plan    *schedules.Plan
 	refused []*schedules.RefusedError
-	// last is what was in force from then on, given the numbers of the spec.
+	// last was in force since from, given the numbers of the spec.
 	last schedules.Effective
 	from time.Time
 	spec schedules.Numbers
@@ -65,7 +67,8 @@ type Plan struct {
 
 // At returns what is in force at that moment. ceiling is the manager's limit for each set, 0 if there is none.
 func (p *Plan) At(set *v1alpha1.AutoscalingRunnerSet, ceiling int, now time.Time) Numbers {
-	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) } // the object may be older than its schema
+	// the object may be older than its schema
+	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
 	spec := schedules.Numbers{Min: inRange(set.Spec.EffectiveMinRunners()), Max: inRange(set.Spec.EffectiveMaxRunners())}
 	n := Numbers{Effective: schedules.Effective{Numbers: spec}}
 	if len(set.Spec.Schedules) > 0 {
@@ -83,7 +86,9 @@ func (p *Plan) At(set *v1alpha1.AutoscalingRunnerSet, ceiling int, now time.Time
 }
 
 // follow returns what schedules put in force, and those that can't be followed.
-func (p *Plan) follow(all []v1alpha1.Schedule, spec schedules.Numbers, now time.Time) (schedules.Effective, []*schedules.RefusedError) {
+func (p *Plan) follow(
+	all []v1alpha1.Schedule, spec schedules.Numbers, now time.Time,
+) (schedules.Effective, []*schedules.RefusedError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	isNew := !slices.EqualFunc(p.of, all, same)
@@ -92,7 +97,7 @@ func (p *Plan) follow(all []v1alpha1.Schedule, spec schedules.Numbers, now time.
 		p.plan, p.refused = schedules.New(Schedules(all))
 	}
 	until := p.last.Until
-	if isNew || spec != p.spec || now.Before(p.from) || !until.IsZero() && !now.Before(until) {
+	if isNew || spec != p.spec || now.Before(p.from) || (!until.IsZero() && !now.Before(until)) {
 		p.last, p.from, p.spec = p.plan.At(now, spec), now, spec
 	}
 	return p.last, p.refused
@@ -100,7 +105,7 @@ func (p *Plan) follow(all []v1alpha1.Schedule, spec schedules.Numbers, now time.
 
 // same reports whether two schedules of a spec say the same.
 func same(a, b v1alpha1.Schedule) bool {
-	equal := func(a, b *int) bool { return a == b || a != nil && b != nil && *a == *b }
+	equal := func(a, b *int) bool { return a == b || (a != nil && b != nil && *a == *b) }
 	return a.Name == b.Name && a.Schedule == b.Schedule && a.Duration == b.Duration && a.TimeZone == b.TimeZone &&
 		equal(a.MinRunners, b.MinRunners) && equal(a.MaxRunners, b.MaxRunners)
 }
@@ -118,7 +123,8 @@ func Schedules(all []v1alpha1.Schedule) []schedules.Schedule {
 	read := make([]schedules.Schedule, len(all))
 	for i, s := range all {
 		read[i] = schedules.Schedule{
-			Name: s.Name, Expression: s.Schedule, TimeZone: s.TimeZone, Duration: s.Duration.Duration, MinRunners: s.MinRunners, MaxRunners: s.MaxRunners,
+			Name: s.Name, Expression: s.Schedule, TimeZone: s.TimeZone, Duration: s.Duration.Duration, MinRunners: s.MinRunners,
+			MaxRunners: s.MaxRunners,
 		}
 	}
 	return read

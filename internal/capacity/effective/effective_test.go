@@ -21,7 +21,8 @@ func setOf(least, most *int, all ...v1alpha1.Schedule) *v1alpha1.AutoscalingRunn
 }
 
 func window(name string, least, most *int) v1alpha1.Schedule {
-	return v1alpha1.Schedule{Name: name, Schedule: "0 8 * * *", Duration: metav1.Duration{Duration: time.Hour}, MinRunners: least, MaxRunners: most}
+	return v1alpha1.Schedule{Name: name, Schedule: "0 8 * * *", Duration: metav1.Duration{Duration: time.Hour},
+		MinRunners: least, MaxRunners: most}
 }
 
 func TestAt(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Kind is what sort of limit one is.
+// Kind is the sort of a limit.
 type Kind int
 
 // Kinds of limits, in the order of Order.
@@ -46,8 +46,8 @@ const (
 	Maximum
 )
 
-// Order is in which order limits count: whoever raises a later one gains nothing while an earlier one holds. A set that
-// takes no jobs comes first, then the way back from a runner's pod to GitHub.
+// Order has the limits in the order in which they count: whoever raises a later one gains nothing while an earlier one
+// holds. A set that takes no jobs comes first, then the way back from a runner's pod to GitHub.
 var Order = []Kind{NoJobs, Outdated, Nodes, Quota, Claims, Starts, Failures, Pace, Announced, Ceiling, Maximum}
 
 // reported are the limits that a condition reports, with the status that it has then. With reasons, only these count. A
@@ -74,20 +74,20 @@ var reported = map[Kind]struct {
 	Announced: {condition: v1alpha1.ConditionCapacityLimited, status: metav1.ConditionTrue},
 }
 
-// Seen is what a set's limit follows from.
+// Seen has all that a set's limit follows from.
 type Seen struct {
 	Conditions []metav1.Condition
 	Drained    bool
-	// Assigned is how many jobs GitHub has given to the set, and Max how many runners it may have; nil is any number.
+	// Assigned counts the jobs that GitHub has given to the set. Max limits its runners; nil means any number.
 	Assigned int
 	Max      *int
-	// Announced is for how many jobs GitHub is told that there is room; nil is any number.
+	// Announced is the number of jobs for which GitHub is told that there is room; nil means any number.
 	Announced *int
 	// Full says that the set has as many runners, or jobs, as it may have runners.
 	Full bool
 }
 
-// Limit is what keeps a set from running more jobs. The zero value is nothing.
+// Limit names one thing that keeps a set from running more jobs. The zero value names none.
 type Limit struct {
 	Kind Kind
 	// Reason names it: the condition's, or one of the constants of the API.

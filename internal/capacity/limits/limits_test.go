@@ -13,7 +13,7 @@ import (
 
 const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 
-// shown is what a set may show, from the limit that counts least to the one that counts most.
+// shown has what a set may show, from the limit that counts least to the one that counts most.
 var shown = []struct {
 	kind   limits.Kind
 	reason string

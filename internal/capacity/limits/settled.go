@@ -2,13 +2,12 @@ package limits
 
 import "time"
 
-// settlesIn is how long what is told must not have been so before something else is told: each turn is an Event, and
-// makes new check runs. A set at its maximum has a job less for moments.
-const settlesIn = time.Minute
+// settleGrace passes before another reason takes the place of one that no longer holds: each turn is an Event, and makes
+// new check runs. A set at its maximum has a job less for moments.
+const settleGrace = time.Minute
 
-// Settled is what is told to limit a set: what seems to be so at a moment, without what passes. The first that comes
-// when nothing is told is told at once. When that has not been so for a minute, what seems to be so then takes its
-// place.
+// Settled chooses the reason that is told to limit a set, and leaves out those that pass. If none is told, the first
+// that comes is told at once. When it has not held for a minute, the reason that seems to hold then takes its place.
 type Settled struct {
 	told    string
 	turnsAt time.Time
@@ -29,7 +28,7 @@ func (s *Settled) Note(seen string, now time.Time) (told string, again time.Time
 	case s.told == "" || (!s.turnsAt.IsZero() && !now.Before(s.turnsAt)):
 		s.told, s.turnsAt = seen, time.Time{}
 	case s.turnsAt.IsZero():
-		s.turnsAt = now.Add(settlesIn)
+		s.turnsAt = now.Add(settleGrace)
 	}
 	return s.told, s.turnsAt
 }

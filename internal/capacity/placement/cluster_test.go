@@ -6,9 +6,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/placement"
 )
 
-// cluster is where a set's pods find nodes, or don't.
+// cluster has nodes for a set's pods, or has none.
 type cluster struct {
-	// slots is how many pods the nodes hold in that second, others' pods left out. If there is an autoscaler, it knows.
+	// slots returns the number of pods that the nodes hold in that second, others' pods left out. If there is an
+	// autoscaler, it knows.
 	slots      func(second int) int
 	autoscaler *autoscaler
 	quota      int // how many pods the API server accepts; 0 is any number
@@ -58,7 +59,8 @@ func (s *set) place() {
 	}
 }
 
-// autoscaler brings nodes of ten slots some minutes after pods have begun to wait, and takes those that were free for ten minutes.
+// autoscaler brings nodes of ten slots some minutes after pods have begun to wait, and takes those that were free for
+// ten minutes.
 type autoscaler struct {
 	most            func(second int) int
 	slots, ordered  int
@@ -69,7 +71,9 @@ const nodeSlots = 10
 
 func (a *autoscaler) step(s *set) {
 	now := s.sim.second
-	for free := a.slots + a.ordered - s.placed; free < len(s.waiting) && a.slots+a.ordered+nodeSlots <= a.most(now); free += nodeSlots {
+	coming := a.slots + a.ordered - s.placed
+	for coming < len(s.waiting) && a.slots+a.ordered+nodeSlots <= a.most(now) {
+		coming += nodeSlots
 		a.ordered += nodeSlots
 		s.after(60+s.sim.random.IntN(140), func() {
 			a.ordered -= nodeSlots

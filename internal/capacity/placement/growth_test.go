@@ -21,7 +21,8 @@ func TestGrowth(t *testing.T) {
 		for s.second < hour && one.decision.Announced < most {
 			s.run(s.second + 1)
 		}
-		if allowed := int(math.Ceil(math.Log(float64(most)/40)/math.Log(1.25))) + 5; one.decision.Announced < most || one.changes > allowed {
+		allowed := int(math.Ceil(math.Log(float64(most)/40)/math.Log(1.25))) + 5
+		if one.decision.Announced < most || one.changes > allowed {
 			t.Errorf("nodes at once: %d of %d are announced after %d s and %d changes, want at most %d changes",
 				one.decision.Announced, most, s.second, one.changes, allowed)
 		}
@@ -35,7 +36,8 @@ func TestGrowth(t *testing.T) {
 		}
 		rounds := int(math.Ceil(math.Log(float64(most)/10)/math.Log(4))) + 2
 		if one.decision.Announced < most || s.second > rounds*200 { // nodes come after 200 s at most
-			t.Errorf("nodes after minutes: %d of %d are announced after %d s, want %d rounds", one.decision.Announced, most, s.second, rounds)
+			t.Errorf("nodes after minutes: %d of %d are announced after %d s, want %d rounds", one.decision.Announced, most,
+				s.second, rounds)
 		}
 	}
 }
@@ -61,7 +63,8 @@ func TestOdd(t *testing.T) {
 	}
 }
 
-// TestProbes: a cluster that places nothing more is given one more job after one, two, four and eight timeouts, and no others.
+// TestProbes: a cluster that places nothing more is given one more job after one, two, four and eight timeouts, and no
+// others.
 func TestProbes(t *testing.T) {
 	h := newHistory(1)
 	h.seen.Max = 1000
@@ -115,7 +118,8 @@ func TestRestart(t *testing.T) {
 	for id, pod := range one.live {
 		memory.See(id, pod, moment(1000))
 	}
-	after := memory.Decide(placement.Seen{Now: moment(1000), Working: one.working, Assigned: one.assigned, Max: one.max, Timeout: placement.DefaultTimeout})
+	after := memory.Decide(placement.Seen{Now: moment(1000), Working: one.working, Assigned: one.assigned, Max: one.max,
+		Timeout: placement.DefaultTimeout})
 	if after.Announced != state.Announced || after.Mark != 100 || after.Limit > one.decision.Limit {
 		t.Errorf("before %+v, after %+v", one.decision, after)
 	}
@@ -144,7 +148,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// BenchmarkEvent has a set of 10 and one of 5,000 pods, half of which wait, take in that one pod has gone and another one has come.
+// BenchmarkEvent has a set of 10 and one of 5,000 pods, half of which wait, take in that one pod has gone and another
+// one has come.
 func BenchmarkEvent(b *testing.B) {
 	for _, pods := range []int{10, 5000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
@@ -164,7 +169,8 @@ func BenchmarkEvent(b *testing.B) {
 				m.Forget(ids[n%pods], now)
 				m.See(ids[n%pods], placement.Pod{CreatedAt: now}, now)
 				m.See(ids[n%pods], placement.Pod{CreatedAt: now, PlacedAt: now.Add(time.Second)}, now)
-				m.Decide(placement.Seen{Now: now, Working: pods / 2, Assigned: pods, Max: 2 * pods, Timeout: placement.DefaultTimeout})
+				m.Decide(placement.Seen{Now: now, Working: pods / 2, Assigned: pods, Max: 2 * pods,
+					Timeout: placement.DefaultTimeout})
 			}
 		})
 	}

@@ -1,6 +1,7 @@
-// Package placement decides how many jobs a set announces room for, if it is to announce what its cluster can place instead of maxRunners:
-// what the cluster has been seen to hold, and a little more to learn. It is pure: Pods counts what the watch of pods shows, Memory
-// remembers what the last decisions were, and Decide makes the next one. It knows no node, no quota and no autoscaler.
+// Package placement decides how many jobs a set announces room for, if it is to announce what its cluster can place
+// instead of maxRunners: what the cluster has been seen to hold, and a little more to learn. It is pure: Pods counts
+// what the watch of pods shows, Memory remembers what the last decisions were, and Decide makes the next one. It knows
+// no node, no quota and no autoscaler.
 package placement
 
 import (
@@ -9,57 +10,64 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// The numbers were chosen by simulation, with two clusters on one label and with one, against announcing maxRunners and against placeholder
-// pods; scenarios_test.go repeats what decided.
+// The numbers were chosen by simulation, with two clusters on one label and with one, against announcing maxRunners and
+// against placeholder pods; scenarios_test.go repeats what decided.
 const (
-	// firstWindow is how many jobs a cluster that has shown nothing is given.
+	// firstWindow jobs are given to a cluster that has shown nothing.
 	firstWindow = 10
-	// lateAfter is how long a pod waits before nothing more is let in, and lateRefusal how long the API server refuses pods before that
-	// counts like one that can't be placed.
-	lateAfter   = time.Minute
+	// Nothing more is let in while a pod has waited for lateGrace. When the API server has refused pods for
+	// lateRefusal, that counts like a pod that can't be placed.
+	lateGrace   = time.Minute
 	lateRefusal = 20 * time.Second
-	// deliveryGrowth is by how much the window grows after an autoscaler has delivered the whole of the last one: a round costs minutes.
+	// The window grows by the factor deliveryGrowth after an autoscaler has delivered the whole of the last one: a
+	// round costs minutes.
 	deliveryGrowth = 4
-	// widePeriod is for how long a window that has grown may go unused.
-	widePeriod = 10 * time.Minute
-	// markPeriod is for how long the mark is believed without being reached, before an eighth is taken off.
-	markPeriod = 24 * time.Hour
-	// changePeriod is how long the announced number stays at least.
-	changePeriod = 5 * time.Second
-	// DefaultTimeout is how long a pod may be without a node before it counts as one that can't be placed, unless the set says otherwise.
+	// A window that has grown is narrowed again when it has gone unused for wideTimeout.
+	wideTimeout = 10 * time.Minute
+	// The mark loses an eighth when it has not been reached for markInterval.
+	markInterval = 24 * time.Hour
+	// The announced number stays for changeInterval at least.
+	changeInterval = 5 * time.Second
+	// DefaultTimeout passes before a pod without a node counts as one that can't be placed, unless the set says
+	// otherwise.
 	DefaultTimeout = 10 * time.Minute
 )
 
-// State is what has to survive a restart, in the status of the runner set.
+// State has to survive a restart, in the status of the runner set.
 type State struct {
-	// Mark is how many pods the cluster has held at the same time and is believed to hold, Window how many more may be tried, and
-	// ReachedAt when the mark was reached last.
+	// Mark is the number of pods that the cluster has held at the same time and is believed to hold. Window is the
+	// number of further pods that may be tried. ReachedAt is the last time at which the mark was reached.
 	Mark, Window int
 	ReachedAt    time.Time
 	// Announced is the number that GitHub is told; 0 if it was never told one, or nothing may be let in.
 	Announced int
 }
 
-// Memory is what is remembered of one set. What is not in its State may be lost: then less is announced for a while.
+// Memory has what is remembered of one set. What is not in its State may be lost: then less is announced for a while.
 type Memory struct {
 	Pods
 	state State
 	// fresh: there is no mark yet.
 	fresh bool
-	// goal is the mark at which the window has become placed pods, grewAt when the window was last changed, and announcedAt when the
-	// announced number was.
+	// At the mark goal, the window has become placed pods. The window was changed last at grewAt, and the announced
+	// number at announcedAt.
 	goal                int
 	grewAt, announcedAt time.Time
 }
 
-// Remember returns the memory of a set whose status says that; nil if it says nothing. The pods that there are have to be seen before the
-// first decision.
+// Remember returns the memory of a set whose status says that; nil if it says nothing. The pods that there are have to
+// be seen before the first decision.
 func Remember(saved *State, now time.Time) *Memory {
 	m := &Memory{fresh: saved == nil, grewAt: now, announcedAt: now}
 	m.waitsFrom = now
 	if saved != nil { // anybody with rights in the namespace may have written it
 		inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
-		m.state = State{Mark: inRange(saved.Mark), Window: max(1, inRange(saved.Window)), ReachedAt: saved.ReachedAt, Announced: inRange(saved.Announced)}
+		m.state = State{
+			Mark:      inRange(saved.Mark),
+			Window:    max(1, inRange(saved.Window)),
+			ReachedAt: saved.ReachedAt,
+			Announced: inRange(saved.Announced),
+		}
 		if saved.ReachedAt.IsZero() || saved.ReachedAt.After(now) {
 			m.state.ReachedAt = now
 		}
@@ -68,27 +76,27 @@ func Remember(saved *State, now time.Time) *Memory {
 	return m
 }
 
-// Seen is what a decision follows from, beside the pods.
+// Seen has all that a decision follows from, beside the pods.
 type Seen struct {
 	Now time.Time
-	// Working is how many runners have a job, Assigned how many jobs GitHub has given to the set, Spare how many runners there are to be
-	// beside those, and Max how many at most.
+	// Working counts the runners with a job, Assigned the jobs that GitHub has given to the set, and Spare the runners
+	// that there are to be beside those. Max limits the runners.
 	Working, Assigned, Spare, Max int
-	// Timeout is how long a pod may be without a node.
+	// A pod may be without a node for Timeout.
 	Timeout time.Duration
-	// RefusedSince is since when a quota has refused pods, or runners have waited for a claim; zero if nothing is refused.
+	// A quota has refused pods, or runners have waited for a claim, since RefusedSince; zero if nothing is refused.
 	RefusedSince time.Time
 	// Failing says that the set's runners fail or are outdated, and Rejected that the API server rejects them.
 	Failing, Rejected bool
 }
 
-// Cause is why fewer jobs are announced than the set may have runners.
+// Cause is the reason for which fewer jobs are announced than the set may have runners.
 type Cause int
 
 const (
 	// Everything is announced.
 	Everything Cause = iota
-	// RunnersFail: what is let in would only fail.
+	// RunnersFail: whatever is let in would only fail.
 	RunnersFail
 	// PodsRefused: a quota refuses pods, or there are no claims.
 	PodsRefused
@@ -98,18 +106,20 @@ const (
 	Unproven
 )
 
-// Decision is what was decided, and why.
+// Decision has what was decided, and why.
 type Decision struct {
 	State
-	// Limit is what would be announced if every change of it were, and Cause why it is not the maximum.
+	// Limit would be announced if every change of it were. Cause is the reason for which it is not the maximum.
 	Limit int
 	Cause Cause
-	// Placed, Waiting and Stuck count pods: those with a node, those without, and those whose wait says nothing about room.
+	// Placed, Waiting and Stuck count pods: those with a node, those without, and those whose wait says nothing about
+	// room.
 	Placed, Waiting, Stuck int
-	// Failed says that the cluster places nothing more. ProbeAt is when one more job is let in nevertheless; zero if that is not planned.
+	// Failed says that the cluster places nothing more. At ProbeAt one more job is let in nevertheless; zero if that is
+	// not planned.
 	Failed  bool
 	ProbeAt time.Time
-	// Next is when to decide again even if nothing happens; zero means never.
+	// At Next it is decided again even if nothing happens; zero means never.
 	Next time.Time
 }
 
@@ -117,13 +127,14 @@ type Decision struct {
 type round struct {
 	Seen
 	Decision
-	// recent is how many pods were placed at once of late.
+	// recent is the highest number of pods that were placed at the same time of late.
 	recent int
-	// refused: the API server refuses pods. late: a pod has waited, or was refused, for so long that nothing more is to come in.
+	// refused: the API server refuses pods. late: a pod has waited, or was refused, for so long that nothing more is to
+	// come in.
 	refused, late bool
 }
 
-// Decide decides again. It may be called as often as one likes: nothing follows from how often.
+// Decide decides again. It may be called as often as one likes: nothing follows from the number of calls.
 func (m *Memory) Decide(seen Seen) Decision {
 	r := m.look(seen)
 	m.setMark(r)
@@ -156,7 +167,7 @@ func (m *Memory) look(seen Seen) *round {
 	r.late = r.Failed
 	if r.Waiting > 0 {
 		oldest, youngest := waiting[0], waiting[r.Waiting-1]
-		r.late = r.reached(oldest.Add(lateAfter)) || r.late
+		r.late = r.reached(oldest.Add(lateGrace)) || r.late
 		r.Failed = r.reached(oldest.Add(r.Timeout)) || r.Failed
 		if r.Failed && !r.refused { // what waits may be the odd ones: one more after 1, 2, 4, 8 … timeouts
 			r.ProbeAt = youngest.Add(max(r.Timeout, youngest.Sub(oldest)))
@@ -182,8 +193,8 @@ func (r *round) reached(t time.Time) bool {
 	return true
 }
 
-// setMark has the mark follow what the cluster holds at the same time: upwards at once, downwards if it places nothing more or wasn't full
-// for a day.
+// setMark has the mark follow what the cluster holds at the same time: upwards at once, downwards if it places nothing
+// more or wasn't full for a day.
 func (m *Memory) setMark(r *round) {
 	held := max(m.peak, r.Placed)
 	m.peak = r.Placed
@@ -197,9 +208,9 @@ func (m *Memory) setMark(r *round) {
 	if r.Failed {
 		s.Mark = min(s.Mark, r.recent)
 	}
-	for s.Mark > held && r.reached(s.ReachedAt.Add(markPeriod)) {
+	for s.Mark > held && r.reached(s.ReachedAt.Add(markInterval)) {
 		s.Mark = max(held, s.Mark-(s.Mark+7)/8)
-		s.ReachedAt = s.ReachedAt.Add(markPeriod)
+		s.ReachedAt = s.ReachedAt.Add(markInterval)
 		m.goal = s.Mark + s.Window
 	}
 	if held >= s.Mark {
@@ -215,7 +226,7 @@ func (m *Memory) setWindow(r *round) {
 		return
 	}
 	if s.Mark >= m.goal {
-		if m.longestWait >= lateAfter { // an autoscaler delivers
+		if m.longestWait >= lateGrace { // an autoscaler delivers
 			s.Window *= deliveryGrowth
 		} else { // nodes were there: a round costs seconds
 			s.Window = max(s.Window, min(2*s.Window, max(firstWindow, s.Mark/4)))
@@ -224,7 +235,7 @@ func (m *Memory) setWindow(r *round) {
 		m.goal, m.grewAt = s.Mark+s.Window, r.Now
 		m.longestWait, m.waitsFrom = 0, r.Now
 	}
-	if s.Window > firstWindow && r.reached(m.grewAt.Add(widePeriod)) {
+	if s.Window > firstWindow && r.reached(m.grewAt.Add(wideTimeout)) {
 		s.Window, m.goal = firstWindow, s.Mark+firstWindow
 	}
 }
@@ -232,7 +243,8 @@ func (m *Memory) setWindow(r *round) {
 // limit returns how many jobs may be let in.
 func (m *Memory) limit(r *round) int {
 	mark, window, held := m.state.Mark, m.state.Window, r.Placed+r.Waiting-r.Spare
-	limit := min(mark+window, r.Placed+max(window, mark/2)) // never the whole mark at once: the cluster may have changed
+	// never the whole mark in one step: the cluster may have changed
+	limit := min(mark+window, r.Placed+max(window, mark/2))
 	r.Cause = Unproven
 	if r.late { // nothing more comes in while a pod waits
 		limit, r.Cause = min(limit, held), PodsWait
@@ -260,7 +272,7 @@ func (m *Memory) announce(r *round) {
 	matters := 4*max(limit-announced, announced-limit) > m.state.Mark ||
 		(limit > announced && r.Assigned >= announced-m.state.Window) ||
 		(limit < announced && r.Placed+r.Waiting >= limit)
-	if limit != announced && (urgent || (matters && r.reached(m.announcedAt.Add(changePeriod)))) {
+	if limit != announced && (urgent || (matters && r.reached(m.announcedAt.Add(changeInterval)))) {
 		m.state.Announced, m.announcedAt = limit, r.Now
 	}
 }

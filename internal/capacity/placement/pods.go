@@ -8,33 +8,35 @@ import (
 )
 
 const (
-	// recently is for how long the highest number of placed pods counts: a job's end and the next placement lie seconds apart.
+	// The highest number of placed pods counts for recently: a job's end and the next placement lie seconds apart.
 	recently = 30 * time.Second
-	// recentSeconds is in how many seconds of the clock that may have been.
+	// recentSeconds is the number of seconds of the clock in which that may have been.
 	recentSeconds = int64(recently/time.Second) + 1
-	// overtakingAge is how much younger a pod has to be that overtakes another: pods of one burst are placed in any order.
+	// A pod overtakes another one only if it is younger by overtakingAge: pods of one burst are placed in any order.
 	overtakingAge = time.Minute
-	// leastOvertakers is how many pods must have overtaken another, in a small set, before its wait says nothing about the others.
+	// In a small set, leastOvertakers pods must have overtaken another one before its wait says nothing about the
+	// others.
 	leastOvertakers = 10
 )
 
-// Pod is the pod that a runner's job needs: the runner's or, if the job runs in a pod of its own that has no node, that one.
+// Pod is the pod that a runner's job needs: the runner's or, if the job runs in a pod of its own that has no node, that
+// one.
 type Pod struct {
-	// CreatedAt and PlacedAt are the API server's: when it was created, and when it was given a node; zero if it has none, whatever the
-	// reason. The wait is what lies between.
+	// CreatedAt and PlacedAt are by the API server's clock: the pod's creation, and the moment at which it was given a
+	// node; zero if it has none, whatever the reason. Its wait lies between them.
 	CreatedAt, PlacedAt time.Time
 }
 
-// Pods counts the pods of a set that have a node and those that wait for one. An event costs the same, in a set of 10 and of 5,000, but for
-// the moving of some kilobytes. The zero value has none.
+// Pods counts the pods of a set that have a node and those that wait for one. An event costs the same, in a set of 10
+// and of 5,000, but for the moving of some kilobytes. The zero value has none.
 type Pods struct {
 	pods   map[types.UID]Pod
 	placed int
-	// waiting are the creation times of the pods without a node, oldest first, and overtakers those of the youngest pods that have been
-	// given one, as many as matter.
+	// waiting are the creation times of the pods without a node, oldest first, and overtakers those of the youngest
+	// pods that have been given one, as many as matter.
 	waiting, overtakers []time.Time
-	// highs has, for each of the last seconds in which it changed, the highest number of placed pods, and peak is that since the last
-	// decision.
+	// highs has, for each of the last seconds in which it changed, the highest number of placed pods, and peak is that
+	// since the last decision.
 	highs [recentSeconds]high
 	peak  int
 	// longestWait is that of the pods placed since waitsFrom.
@@ -98,7 +100,8 @@ func (p *Pods) change(by int, now time.Time) {
 	entry.placed = max(entry.placed, int64(before), int64(p.placed))
 }
 
-// recent returns the highest number of placed pods of late, and when that falls if nothing else changes; zero means never.
+// recent returns the highest number of placed pods of late, and when that falls if nothing else changes; zero means
+// never.
 func (p *Pods) recent(now time.Time) (highest int, falls time.Time) {
 	highest = p.placed
 	for _, entry := range p.highs {
@@ -114,7 +117,7 @@ func (p *Pods) recent(now time.Time) (highest int, falls time.Time) {
 	return highest, falls
 }
 
-// enoughOvertakers is how many pods have to overtake another one to make it stuck.
+// enoughOvertakers returns the number of pods that have to overtake another one to make it stuck.
 func (p *Pods) enoughOvertakers() int { return max(leastOvertakers, p.placed) }
 
 // inserted returns the sorted times with another one. Most are the latest.

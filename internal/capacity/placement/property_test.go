@@ -14,7 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/placement"
 )
 
-// history is what really happens to a set: any pods, ages, refusals, limits and restarts. It counts by itself what the rule counts.
+// history has what really happens to a set: any pods, ages, refusals, limits and restarts. It counts by itself what the
+// rule counts.
 type history struct {
 	random *rand.Rand
 	now    time.Time
@@ -24,7 +25,7 @@ type history struct {
 	seen   placement.Seen
 	last   placement.Decision
 
-	most      int // pods that were ever placed at once
+	most      int // pods that were ever placed at the same time
 	changes   []change
 	overtaken map[types.UID]int
 	announced time.Time // when that number was changed last
@@ -38,7 +39,8 @@ type change struct {
 }
 
 func newHistory(seed uint64) *history {
-	h := &history{random: rand.New(rand.NewPCG(seed, 8)), now: epoch, pods: map[types.UID]placement.Pod{}, overtaken: map[types.UID]int{}}
+	h := &history{random: rand.New(rand.NewPCG(seed, 8)), now: epoch, pods: map[types.UID]placement.Pod{},
+		overtaken: map[types.UID]int{}}
 	h.memory = placement.Remember(nil, h.now)
 	h.seen = placement.Seen{Max: 1 + h.random.IntN(200), Timeout: placement.DefaultTimeout}
 	return h
@@ -152,7 +154,8 @@ func (h *history) step() {
 			h.restart()
 		}
 	default:
-		longest := []time.Duration{10 * time.Second, 2 * time.Minute, 30 * time.Minute, 30 * time.Hour}[min(3, h.random.IntN(16)/4)]
+		pauses := []time.Duration{10 * time.Second, 2 * time.Minute, 30 * time.Minute, 30 * time.Hour}
+		longest := pauses[min(3, h.random.IntN(16)/4)]
 		h.pass(time.Duration(h.random.Int64N(int64(longest))).Truncate(time.Second))
 	}
 	h.seen.Working = min(h.placed(), h.random.IntN(20)+h.placed()/2)
@@ -265,7 +268,8 @@ func (h *history) brokenChange(before placement.Decision, changedAt time.Time) s
 // probeIsDue reports whether one more job may be let in.
 func (h *history) probeIsDue(ages []time.Duration, held, usual, stuck int) bool {
 	youngest, oldest := ages[0], ages[len(ages)-1]
-	return h.seen.RefusedSince.IsZero() && youngest >= h.seen.Timeout && youngest >= oldest/2 && h.last.Limit <= max(held+1, usual)+stuck
+	return h.seen.RefusedSince.IsZero() && youngest >= h.seen.Timeout && youngest >= oldest/2 &&
+		h.last.Limit <= max(held+1, usual)+stuck
 }
 
 // TestPasses: how often it is asked between two events changes nothing, as long as it is asked when it wants to be.
@@ -322,7 +326,8 @@ func TestClocks(t *testing.T) {
 				h.now = h.now.Add(time.Duration(h.random.Int64N(int64(96*time.Hour))) - 48*time.Hour)
 			}
 			h.decide()
-			if now := h.last; now.Announced < min(h.seen.Working+1, h.seen.Max) || now.Announced > h.seen.Max || now.Window < 1 || now.Mark < 0 {
+			if now := h.last; now.Announced < min(h.seen.Working+1, h.seen.Max) || now.Announced > h.seen.Max ||
+				now.Window < 1 || now.Mark < 0 {
 				t.Fatalf("seed %d: %+v of %+v", seed, now, h.seen)
 			}
 		}

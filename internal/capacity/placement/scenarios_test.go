@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// seeds is how many runs of each scenario are averaged, and firstSeed where they begin: by hand, with others than those of the gate.
+// So many seeds of each scenario are averaged, from firstSeed on: by hand, with others than those of the gate.
 var (
 	seeds     = flag.Int("seeds", 5, "runs of each scenario")
 	firstSeed = flag.Uint64("first-seed", 0, "seed of the first run")
@@ -15,15 +15,16 @@ var (
 // fixed returns slots that never change.
 func fixed(n int) func(int) int { return func(int) int { return n } }
 
-// scenario is a workload on clusters. The figures are from the specification of the rule: what it must not be worse than.
+// scenario is a workload on clusters. The figures are from the specification of the rule: what it must not be worse
+// than.
 type scenario struct {
 	name string
 	// build adds the sets and the jobs.
 	build func(s *simulation, mode string)
-	// hours is how long it goes on at most; jobs that arrived between from and until are judged.
+	// It ends after so many hours at the latest; jobs that arrived between from and until are judged.
 	hours, from, until int
 	wait, stranded     float64
-	// runs is how often each seed counts: the mean of few runs says little where they differ much.
+	// Each seed is run so many times: the mean of few runs says little where they differ much.
 	runs int
 }
 
@@ -34,7 +35,8 @@ func bursts(s *simulation, longest int) {
 	}
 }
 
-// others returns how many slots others take: up to most, another number every two hours, and something between the two meanwhile.
+// others returns how many slots others take: up to most, another number every two hours, and something between the two
+// meanwhile.
 func others(s *simulation, most int) func(int) int {
 	const period = 2 * hour
 	values := make([]int, 8)
@@ -138,27 +140,31 @@ func (c scenario) average(mode string, runs int) (mean outcome) {
 	return mean
 }
 
-// TestQuiet: a set whose cluster is full announces another number every few minutes, not with each job: each change costs the listener a poll.
+// TestQuiet: a set whose cluster is full announces another number every few minutes, not with each job: each change
+// costs the listener a poll.
 func TestQuiet(t *testing.T) {
 	if mean := scenarios[0].average(ruled, *seeds); mean.changes > 15 {
 		t.Errorf("%s: a set announces another number %.0f times an hour", scenarios[0].name, mean.changes)
 	}
 }
 
-// TestFigures: in each scenario the rule is no worse than its specification says, in the mean of the seeds. The other two modes, of which fewer
-// runs tell enough, show that the scenario is one: announcing the maximum strands jobs there, and who knows everything strands none.
+// TestFigures: in each scenario the rule is no worse than its specification says, in the mean of the seeds. The other
+// two modes, of which fewer runs tell enough, show that the scenario is one: announcing the maximum strands jobs there,
+// and who knows everything strands none.
 func TestFigures(t *testing.T) {
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			runs := *seeds * c.runs
 			rule, naive, best := c.average(ruled, runs), c.average(static, 1+runs/10), c.average(oracle, 1+runs/10)
-			t.Logf("wait %.0f s, stranded %.1f, %.0f changes an hour; static: %.0f s, %.1f; oracle: %.0f s, %.1f", rule.wait, rule.stranded, rule.changes, naive.wait, naive.stranded, best.wait, best.stranded)
+			t.Logf("wait %.0f s, stranded %.1f, %.0f changes an hour; static: %.0f s, %.1f; oracle: %.0f s, %.1f", rule.wait,
+				rule.stranded, rule.changes, naive.wait, naive.stranded, best.wait, best.stranded)
 			if rule.wait > c.wait || rule.stranded > c.stranded {
 				t.Errorf("wait %.0f s, stranded %.1f: want at most %.0f s, %.1f", rule.wait, rule.stranded, c.wait, c.stranded)
 			}
 			if c.stranded > 0 && (naive.stranded < 3*c.stranded || best.stranded > c.stranded/2) {
-				t.Errorf("stranded %.1f by the maximum and %.1f by who knows everything: that is no scenario", naive.stranded, best.stranded)
+				t.Errorf("stranded %.1f by the maximum and %.1f by who knows everything: that is no scenario", naive.stranded,
+					best.stranded)
 			}
 		})
 	}

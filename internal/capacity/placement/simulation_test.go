@@ -28,8 +28,8 @@ var epoch = time.Unix(1_800_000_000, 0)
 // moment returns the time of a second of the simulation.
 func moment(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
 
-// simulation is GitHub with a queue, and sets with one label, each in a cluster of its own. It goes by seconds, and everything in it follows
-// from the seed.
+// simulation is GitHub with a queue, and sets with one label, each in a cluster of its own. It goes by seconds, and
+// everything in it follows from the seed.
 type simulation struct {
 	random *rand.Rand
 	second int
@@ -41,7 +41,7 @@ type simulation struct {
 	choice choice
 }
 
-// choice is how GitHub chooses among the sets that have room, which nobody outside knows.
+// choice is a way to choose among the sets that have room. Nobody outside of GitHub knows its own.
 type choice int
 
 const (
@@ -94,7 +94,8 @@ func newSimulation(seed uint64) *simulation {
 }
 
 func (s *simulation) add(mode string, c cluster) *set {
-	one := &set{sim: s, mode: mode, max: maxRunners, cluster: c, due: map[int][]func(){}, live: map[types.UID]placement.Pod{}, memory: placement.Remember(nil, moment(0)), changed: true}
+	one := &set{sim: s, mode: mode, max: maxRunners, cluster: c, due: map[int][]func(){},
+		live: map[types.UID]placement.Pod{}, memory: placement.Remember(nil, moment(0)), changed: true}
 	s.sets = append(s.sets, one)
 	return one
 }
@@ -154,7 +155,8 @@ func (s *simulation) assign() {
 	}
 }
 
-// findStranded marks the jobs that have been assigned for ten minutes without a runner while another set could run them.
+// findStranded marks the jobs that have been assigned for ten minutes without a runner while another set could run
+// them.
 func (s *simulation) findStranded() {
 	if len(s.sets) < 2 || s.second%10 != 0 {
 		return
@@ -268,10 +270,11 @@ func (s *set) restart() {
 func (s *set) decide() {
 	now := moment(s.sim.second)
 	due := !s.decision.Next.IsZero() && !now.Before(s.decision.Next)
-	if s.mode != ruled || !s.changed && !due {
+	if s.mode != ruled || (!s.changed && !due) {
 		return
 	}
-	seen := placement.Seen{Now: now, Working: s.working, Assigned: s.assigned, Max: s.max, Timeout: placement.DefaultTimeout}
+	seen := placement.Seen{Now: now, Working: s.working, Assigned: s.assigned, Max: s.max,
+		Timeout: placement.DefaultTimeout}
 	if s.refusedSince != 0 {
 		seen.RefusedSince = moment(s.refusedSince)
 	}
@@ -292,8 +295,8 @@ func (s *set) announced() int {
 	}
 }
 
-// outcome is what became of the jobs of a run: the 95th percentile of their wait in seconds, how many were stranded, and how often a set
-// announced another number, in an hour.
+// outcome sums up the jobs of a run: the 95th percentile of their wait in seconds, the number of those that were
+// stranded, and how often a set announced another number, in an hour.
 type outcome struct{ wait, stranded, changes float64 }
 
 // result returns what became of the jobs that arrived between two seconds.

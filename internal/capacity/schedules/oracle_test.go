@@ -71,8 +71,9 @@ var changes = map[string][]string{
 	"":                    {"2026-11-26"},
 }
 
-// walk goes through the minutes of a zone around a day and calls visit with each and whether the window is open then. An opening is a minute
-// in which the clock has reached, for the first time, a time that the expression names; with every hour named, also one that names itself.
+// walk goes through the minutes of a zone around a day and calls visit with each and whether the window is open then.
+// An opening is a minute in which the clock has reached, for the first time, a time that the expression names; with
+// every hour named, also one that names itself.
 func walk(zone *time.Location, day time.Time, f fields, duration time.Duration, visit func(time.Time, bool)) {
 	const margin = 4 * 24 * time.Hour
 	begin := day.Add(-margin - duration)
@@ -97,8 +98,8 @@ func walk(zone *time.Location, day time.Time, f fields, duration time.Duration, 
 	}
 }
 
-// TestEveryMinute compares a plan with the oracle in each minute around the changes of clocks: whether the window is open, and that nothing
-// changes before Until, while something does then.
+// TestEveryMinute compares a plan with the oracle in each minute around the changes of clocks: whether the window is
+// open, and that nothing changes before Until, while something does then.
 func TestEveryMinute(t *testing.T) {
 	for name, days := range changes {
 		zone, err := time.LoadLocation(name)
@@ -114,7 +115,8 @@ func TestEveryMinute(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, uint64(len(name))))
 				f := anyFields(random)
 				duration := time.Duration(1+random.IntN([]int{10, 90, 1500}[random.IntN(3)])) * time.Minute
-				plan := planOf(t, schedules.Schedule{Name: "s", Expression: f.String(), TimeZone: name, Duration: duration, MinRunners: new(1)})
+				plan := planOf(t, schedules.Schedule{Name: "s", Expression: f.String(), TimeZone: name, Duration: duration,
+					MinRunners: new(1)})
 				compare(t, plan, zone, day, f, duration)
 				if t.Failed() {
 					t.Fatalf("%s %s: %q for %s, seed %d", name, date, f, duration, seed)
@@ -145,19 +147,22 @@ func compare(t *testing.T, plan *schedules.Plan, zone *time.Location, day time.T
 			anew = plan.At(now, schedules.Numbers{Max: 5})
 		}
 		if (last.Min == 1) != open || (anew.Min == 1) != open {
-			t.Errorf("at %s: open is %v by the edges and %v by itself, want %v", now.In(zone), last.Min == 1, anew.Min == 1, open)
+			t.Errorf("at %s: open is %v by the edges and %v by itself, want %v", now.In(zone), last.Min == 1, anew.Min == 1,
+				open)
 		}
 	})
 }
 
 // FuzzNew: no expression, zone or duration makes it panic, take long, or give a plan that contradicts itself.
 func FuzzNew(f *testing.F) {
-	for _, expression := range []string{"0 7 * * 1-5", "*/5 * * * *", "TZ=0", "TZ= * * * * *", "@every 1h", "0 0 29 2 *", "5-3/2 22-2 L * FRI#3", ", , , , ,", "+1 ? */31 jan-DEC 7"} {
+	for _, expression := range []string{"0 7 * * 1-5", "*/5 * * * *", "TZ=0", "TZ= * * * * *", "@every 1h", "0 0 29 2 *",
+		"5-3/2 22-2 L * FRI#3", ", , , , ,", "+1 ? */31 jan-DEC 7"} {
 		f.Add(expression, "Europe/Berlin", int64(time.Hour), int64(1794000000))
 	}
 	f.Fuzz(func(t *testing.T, expression, zone string, duration, second int64) {
 		now := time.Unix(second%(1<<33), 0)
-		plan, _ := schedules.New([]schedules.Schedule{{Name: "s", Expression: expression, TimeZone: zone, Duration: time.Duration(duration), MaxRunners: new(1)}})
+		plan, _ := schedules.New([]schedules.Schedule{{Name: "s", Expression: expression, TimeZone: zone,
+			Duration: time.Duration(duration), MaxRunners: new(1)}})
 		effective := plan.At(now, schedules.Numbers{Max: 5})
 		if !effective.Until.IsZero() && !effective.Until.After(now) {
 			t.Errorf("at %s the next edge is %s", now, effective.Until)
@@ -165,7 +170,8 @@ func FuzzNew(f *testing.F) {
 		if open := len(effective.Open) == 1; open != (effective.Max == 1) {
 			t.Errorf("open: %v, with %+v", open, effective)
 		}
-		if before := plan.At(effective.Until.Add(-time.Second), schedules.Numbers{Max: 5}); effective.Until.After(now.Add(time.Second)) && before.Max != effective.Max {
+		before := plan.At(effective.Until.Add(-time.Second), schedules.Numbers{Max: 5})
+		if effective.Until.After(now.Add(time.Second)) && before.Max != effective.Max {
 			t.Errorf("it changes between %s and %s", now, effective.Until)
 		}
 	})

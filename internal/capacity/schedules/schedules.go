@@ -1,5 +1,6 @@
-// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and until when. It is pure: the numbers
-// follow from the schedules and the moment alone, so a manager that starts within a window finds it open.
+// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and until when. It
+// is pure: the numbers follow from the schedules and the moment alone, so a manager that starts within a window finds
+// it open.
 package schedules
 
 import (
@@ -10,14 +11,14 @@ import (
 )
 
 const (
-	// maxSchedules is how many a set may have: one costs some 20 µs at each edge, and 150 µs if it opens every minute.
+	// maxSchedules limits those of a set: one costs some 20 µs at each edge, and 150 µs if it opens every minute.
 	maxSchedules = 32
-	// maxDuration is how long a window may be: longer than a year, a window is the spec.
+	// maxDuration limits a window: one that is longer than a year is the spec.
 	maxDuration = 366 * 24 * time.Hour
 	// maxNameLength, in characters, is that of a DNS label, as for the names of containers.
 	maxNameLength = 63
-	// maxFollowing is how many openings within the open window are followed to find when it closes. A window that opens every hour for an
-	// hour never closes, and is looked at again after so many.
+	// maxFollowing limits the openings within the open window that are followed to find when it closes. A window that
+	// opens every hour for an hour never closes, and is looked at again after so many.
 	maxFollowing = 30
 )
 
@@ -27,13 +28,15 @@ type Schedule struct {
 	// Expression is cron's, of five fields, in the time zone of that IANA name, UTC if it is empty.
 	Expression, TimeZone string
 	Duration             time.Duration
-	// MinRunners and MaxRunners replace the spec's while the window is open; nil leaves that number to other windows and the spec.
+	// MinRunners and MaxRunners replace the spec's while the window is open; nil leaves that number to other windows
+	// and the spec.
 	MinRunners, MaxRunners *int
 }
 
 // RefusedError says what is wrong with a schedule. Such a schedule has no windows; the others are in force.
 type RefusedError struct {
-	// Index is the schedule's in the list, Name its name, and Field the one that has to be changed, as it is called in the spec.
+	// Index is the schedule's in the list, Name its name, and Field the one that has to be changed, as it is called in
+	// the spec.
 	Index       int
 	Name, Field string
 	Problem     string
@@ -44,18 +47,18 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("schedules[%d] (%q): %s %s", r.Index, r.Name, r.Field, r.Problem)
 }
 
-// Numbers are how many runners a set keeps idle, and how many it has at most.
+// Numbers are those of the runners that a set keeps idle, and of all that it has at most.
 type Numbers struct{ Min, Max int }
 
-// Effective is what is in force at a moment.
+// Effective has the numbers in force at a moment.
 type Effective struct {
 	Numbers
 	// Open names the schedules whose windows are open, in the order of the list.
 	Open []string
-	// MinOf and MaxOf are the schedules that the numbers are of, empty for the spec.
+	// MinOf and MaxOf name the schedules that gave the numbers, empty for the spec.
 	MinOf, MaxOf string
-	// Until is when a window opens or closes next, so that the numbers may change; zero means never. If a window opens again and again
-	// while it is open, it may be earlier.
+	// Until is the moment at which a window opens or closes next, so that the numbers may change; zero means never. If
+	// a window opens again and again while it is open, Until may be earlier.
 	Until time.Time
 }
 
@@ -88,8 +91,8 @@ func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	return plan, refused
 }
 
-// At returns what is in force at that moment, given the spec's numbers. Of several open windows the highest minimum and the lowest maximum
-// count; a number that no open window has is the spec's; and the minimum is never above the maximum.
+// At returns what is in force at that moment, given the spec's numbers. Of several open windows the highest minimum and
+// the lowest maximum count. A number that no open window has is the spec's. The minimum is never above the maximum.
 func (p *Plan) At(now time.Time, spec Numbers) Effective {
 	var highestMin, lowestMax *int
 	effective := Effective{Numbers: spec}

@@ -41,7 +41,8 @@ func planOf(t *testing.T, all ...schedules.Schedule) *schedules.Plan {
 
 var spec = schedules.Numbers{Min: 2, Max: 50}
 
-// TestOpenAt: the second of an edge belongs to what begins with it, and a plan that is made within a window finds it open.
+// TestOpenAt: the second of an edge belongs to what begins with it, and a plan that is made within a window finds it
+// open.
 func TestOpenAt(t *testing.T) {
 	open := schedules.Numbers{Min: 20, Max: 200}
 	for wall, want := range map[string]struct {
@@ -67,7 +68,7 @@ func TestClockChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		zone, expression string
 		duration         time.Duration
-		// from is where to look, opens and closes what is found from there, in UTC.
+		// The search begins at from and finds opens and closes, in UTC.
 		from, opens, closes string
 	}{
 		"skipped":                    {"Europe/Berlin", "30 2 * * *", time.Hour, "2026-03-28 20:00:00", "2026-03-29 01:00:00", "2026-03-29 02:00:00"},
@@ -84,7 +85,8 @@ func TestClockChanges(t *testing.T) {
 		"a leap day years away":      {"UTC", "0 0 29 2 *", time.Hour, "2097-01-01 00:00:00", "2104-02-29 00:00:00", "2104-02-29 01:00:00"},
 		"either day, as in CronJobs": {"", "0 0 13 * 5", time.Hour, "2026-11-07 00:00:00", "2026-11-13 00:00:00", "2026-11-13 01:00:00"},
 	} {
-		plan := planOf(t, schedules.Schedule{Name: name, Expression: test.expression, TimeZone: test.zone, Duration: test.duration, MinRunners: new(1)})
+		plan := planOf(t, schedules.Schedule{Name: name, Expression: test.expression, TimeZone: test.zone,
+			Duration: test.duration, MinRunners: new(1)})
 		closed := plan.At(at(t, "UTC", test.from), schedules.Numbers{Max: 5})
 		if closed.Min != 0 || !closed.Until.Equal(at(t, "UTC", test.opens)) {
 			t.Errorf("%s: at %s: %+v, want closed until %s", name, test.from, closed, test.opens)
@@ -99,10 +101,12 @@ func TestClockChanges(t *testing.T) {
 // TestOverlap: the highest minimum and the lowest maximum of what is open; what no open window says is the spec's.
 func TestOverlap(t *testing.T) {
 	window := func(name string, hours time.Duration, least, most *int) schedules.Schedule {
-		return schedules.Schedule{Name: name, Expression: "0 8 * * *", Duration: hours * time.Hour, MinRunners: least, MaxRunners: most}
+		return schedules.Schedule{Name: name, Expression: "0 8 * * *", Duration: hours * time.Hour, MinRunners: least,
+			MaxRunners: most}
 	}
 	plan := planOf(t,
-		window("four", 4, new(10), new(30)), window("three", 3, new(20), new(80)), window("two", 2, nil, new(15)), window("one", 1, new(0), nil))
+		window("four", 4, new(10), new(30)), window("three", 3, new(20), new(80)), window("two", 2, nil, new(15)),
+		window("one", 1, new(0), nil))
 	for wall, want := range map[string]schedules.Effective{
 		"2026-11-26 08:30:00": {Numbers: schedules.Numbers{Min: 15, Max: 15}, Open: []string{"four", "three", "two", "one"}, MinOf: "three", MaxOf: "two"},
 		"2026-11-26 10:30:00": {Numbers: schedules.Numbers{Min: 20, Max: 30}, Open: []string{"four", "three"}, MinOf: "three", MaxOf: "four"},
@@ -162,7 +166,8 @@ func TestRefused(t *testing.T) {
 		"a name that is taken":            {office(), "name", "earlier"},
 	} {
 		plan, refused := schedules.New([]schedules.Schedule{office(), test.schedule})
-		if len(refused) != 1 || refused[0].Index != 1 || refused[0].Field != test.field || !strings.Contains(refused[0].Error(), test.saying) {
+		if len(refused) != 1 || refused[0].Index != 1 || refused[0].Field != test.field ||
+			!strings.Contains(refused[0].Error(), test.saying) {
 			t.Errorf("%s: %v", name, refused)
 		}
 		if effective := plan.At(at(t, "Europe/Berlin", "2026-11-26 08:00:00"), spec); effective.Min != 20 {
@@ -176,18 +181,21 @@ func TestRefused(t *testing.T) {
 	for i := range many {
 		many[i] = schedules.Schedule{Name: "wrong", Expression: "0"}
 	}
-	if _, refused := schedules.New(many); !strings.Contains(refused[32].Error(), "beyond") || strings.Contains(refused[31].Error(), "beyond") {
+	if _, refused := schedules.New(many); !strings.Contains(refused[32].Error(), "beyond") ||
+		strings.Contains(refused[31].Error(), "beyond") {
 		t.Errorf("the one beyond those that are read: %v", refused[32])
 	}
 }
 
 // BenchmarkAt has as many schedules as a set may have, of the kind that takes longest: their windows open every minute.
 func BenchmarkAt(b *testing.B) {
-	for name, expression := range map[string]string{"office": "0 7 * * 1-5", "every minute": "* * * * *", "leap day": "0 0 29 2 *"} {
+	for name, expression := range map[string]string{"office": "0 7 * * 1-5", "every minute": "* * * * *",
+		"leap day": "0 0 29 2 *"} {
 		b.Run(name, func(b *testing.B) {
 			all := make([]schedules.Schedule, 32)
 			for i := range all {
-				all[i] = schedules.Schedule{Name: strings.Repeat("x", i+1), Expression: expression, TimeZone: "Europe/Berlin", Duration: 8 * time.Hour, MinRunners: new(1)}
+				all[i] = schedules.Schedule{Name: strings.Repeat("x", i+1), Expression: expression, TimeZone: "Europe/Berlin",
+					Duration: 8 * time.Hour, MinRunners: new(1)}
 			}
 			plan, _ := schedules.New(all)
 			for b.Loop() {

@@ -9,23 +9,25 @@ import (
 	"github.com/netresearch/go-cron"
 )
 
-// maxSearchYears is how far the next time is searched: the 29th of February comes after eight years, around 2100.
+// maxSearchYears limits the search for the next time: the 29th of February comes after eight years, around 2100.
 const maxSearchYears = 8
 
 // allHours has a bit for each hour of the day, as the library has them.
 const allHours = 1<<24 - 1
 
-// parser reads cron's five fields, with days as in a CronJob: if both the day of the month and that of the week are given, either will do.
-var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).WithMaxSearchYears(maxSearchYears)
+// parser reads cron's five fields, with days as in a CronJob: if both the day of the month and that of the week are
+// given, either will do.
+var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom).
+	WithMaxSearchYears(maxSearchYears)
 
 // window is a schedule that can be followed.
 //
-// A clock that is put forward skips times, and one that is put back shows times twice. Asked in a zone, the library leaves out a day whose
-// midnight is skipped, and a time in a gap of half an hour, and counts others twice. So it is asked in UTC only, for times as a clock on the
-// wall shows them, and next finds when the clock of the zone does:
+// A clock that is put forward skips times, and one that is put back shows times twice. Asked in a zone, the library
+// leaves out a day whose midnight is skipped, and a time in a gap of half an hour, and counts others twice. So it is
+// asked in UTC only, for times as a clock on the wall shows them, and next finds when the clock of the zone does:
 //   - A time that is skipped is reached when the clock has passed it: the window opens at the end of the gap.
-//   - A time that is shown twice is meant the first time. If the hour is *, as in "every ten minutes", or all hours are named, as in 0-23, it is
-//     meant both times, or an hour would have no openings.
+//   - A time that is shown twice is meant the first time. If the hour is *, as in "every ten minutes", or all hours
+//     are named, as in 0-23, it is meant both times, or an hour would have no openings.
 //
 // A duration is time that passes, whatever the clock shows.
 type window struct {
@@ -59,7 +61,8 @@ func newWindow(s Schedule) (w window, field, problem string) {
 		return w, "schedule", problem
 	}
 	named, _ := w.times.(*cron.SpecSchedule)
-	w.everyHour = strings.ContainsAny(strings.Fields(s.Expression)[1][:1], "*?") || named != nil && named.Hour&allHours == allHours
+	w.everyHour = strings.ContainsAny(strings.Fields(s.Expression)[1][:1], "*?") ||
+		(named != nil && named.Hour&allHours == allHours)
 	if w.zone, problem = load(s.TimeZone); problem != "" {
 		return w, "timeZone", problem
 	}
@@ -77,7 +80,8 @@ func parse(expression string) (times cron.Schedule, problem string) {
 	case strings.Contains(expression, "@"):
 		return nil, `must be written out in cron's five fields, for instance "0 7 * * 1-5": it takes no @daily or @every`
 	case len(fields) != 5:
-		return nil, fmt.Sprintf("has %d fields: it needs five, minute, hour, day of month, month and day of week", len(fields))
+		return nil, fmt.Sprintf("has %d fields: it needs five, minute, hour, day of month, month and day of week",
+			len(fields))
 	}
 	for _, field := range fields {
 		for entry := range strings.SplitSeq(field, ",") {

@@ -216,8 +216,8 @@ func TestTakesOverARCsObjects(t *testing.T) {
 	}
 }
 
-// TestNamespaceGoes: everything in the namespace is deleted at once and nothing can be created in it, but the scale set
-// on GitHub is still deleted.
+// TestNamespaceGoes: everything in the namespace is deleted together and nothing can be created in it, but the scale
+// set on GitHub is still deleted.
 func TestNamespaceGoes(t *testing.T) {
 	w := newWorld(t)
 	w.install()

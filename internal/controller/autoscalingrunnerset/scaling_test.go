@@ -116,7 +116,8 @@ func limitsShown(t *testing.T) (reasons []string) {
 		}
 		for _, series := range family.GetMetric() {
 			labels := series.GetLabel() // sorted by name
-			if labels[0].GetValue() == setKey.Name && labels[1].GetValue() == setKey.Namespace && series.GetGauge().GetValue() == 1 {
+			if labels[0].GetValue() == setKey.Name && labels[1].GetValue() == setKey.Namespace &&
+				series.GetGauge().GetValue() == 1 {
 				reasons = append(reasons, labels[2].GetValue())
 			}
 		}
@@ -124,8 +125,8 @@ func limitsShown(t *testing.T) (reasons []string) {
 	return reasons
 }
 
-// What limits the set has one series and one Event for each change, however the number of jobs goes up and down; a new manager tells nothing
-// again.
+// What limits the set has one series and one Event for each change, however the number of jobs goes up and down; a new
+// manager tells nothing again.
 func TestWhatLimitsTheSetIsToldOnce(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		conditions.Unpublish(setKey) // what other tests have shown

@@ -119,7 +119,7 @@ func TestAClaimWaitsForItsJobsResult(t *testing.T) {
 	}
 }
 
-// A runner that is deleted with its job counts no longer once its pod has ended, though the result is waited for. One
+// A runner that is deleted with its job counts no longer when its pod has ended, though the result is waited for. One
 // without a claim of its own does not wait.
 func TestAWaitingRunnerLeavesItsPlaceToAnother(t *testing.T) {
 	for name, claim := range map[string]string{"a claim": cacheClaim, "a volume of its pod": ""} {

@@ -192,7 +192,7 @@ func TestOwnEndOfAPodThatIsRemovedAtOnceCounts(t *testing.T) {
 }
 
 // An idle runner that is evicted, or whose pod reaches its deadline, day after day has nothing wrong with it: each of
-// these ends starts a new row. Deadlines that come at once add up until the runner has failed.
+// these ends starts a new row. Deadlines that come immediately add up until the runner has failed.
 func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason string

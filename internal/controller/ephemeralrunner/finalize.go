@@ -270,8 +270,8 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 const (
 	// A claim that the manager may not delete is tried again every forbiddenInterval.
 	forbiddenInterval = 30 * time.Second
-	// Until when a report is awaited is decided again every awaitedInterval: the listener may be back, of which a runner
-	// is not told. That costs no request.
+	// Until when a report is awaited is decided again every awaitedInterval: the listener may be back, of which a
+	// runner is not told. That costs no request.
 	awaitedInterval = 10 * time.Second
 )
 

@@ -235,7 +235,7 @@ func (s *simulation) release() {
 
 // assign makes GitHub give a listening runner its one job.
 func (s *simulation) assign() {
-	s.busy = s.busy || s.node.running && s.runnerID != 0 && s.used[strconv.Itoa(s.runnerID)]
+	s.busy = s.busy || (s.node.running && s.runnerID != 0 && s.used[strconv.Itoa(s.runnerID)])
 }
 
 // report makes the listener report that the job has started or, late, that one has ended.

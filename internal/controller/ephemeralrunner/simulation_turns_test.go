@@ -16,7 +16,7 @@ import (
 type turns struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: the controller's calls only add
 	event                                                   bool
-	due                                                     time.Time // zero is never
+	due                                                     time.Time // zero means never
 
 	wakes sync.Mutex
 	woken bool // by the end of a call

@@ -29,8 +29,8 @@ const (
 	// If another runner set of the scale set is deciding about its claims at this very moment, it is tried again after
 	// claimsTakenInterval.
 	claimsTakenInterval = time.Second
-	// claimsListInterval is the shortest time between two lists of a scale set's claims: two a minute, and six more, with
-	// the pauses of leases.Set.List, if a runner of the list is gone before its watch has shown it.
+	// claimsListInterval is the shortest time between two lists of a scale set's claims: two a minute, and six more,
+	// with the pauses of leases.Set.List, if a runner of the list is gone before its watch has shown it.
 	claimsListInterval = 30 * time.Second
 	// A pod with claims may have a node without starting for slowStartGrace. Then it is found out whether the node can
 	// mount them, every mountEventsInterval.

@@ -171,7 +171,8 @@ func TestRoomOfAQuietSetIsSeldomWritten(t *testing.T) {
 // Runners that get no pod because a quota or a refused claim stands in the way make no room.
 func TestRoomWhilePodsAreRefused(t *testing.T) {
 	for reason, words := range map[string]string{
-		v1alpha1.ReasonQuotaExceeded: "condition QuotaExceeded", v1alpha1.ReasonVolumeClaimRefused: "condition VolumeClaimsReady",
+		v1alpha1.ReasonQuotaExceeded:      "condition QuotaExceeded",
+		v1alpha1.ReasonVolumeClaimRefused: "condition VolumeClaimsReady",
 	} {
 		whilePlacing(t, func(f *fixture) {
 			f.reconcile()
@@ -203,7 +204,8 @@ func TestRoomWhileNoClaimIsFree(t *testing.T) {
 		f.provision()
 		f.place("n", f.runners()...)
 		f.wait(30 * time.Second)
-		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonVolumeClaimsExhausted, "3 runner pods on nodes", "condition VolumeClaimsReady")
+		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonVolumeClaimsExhausted, "3 runner pods on nodes",
+			"condition VolumeClaimsReady")
 		f.publish(3)
 		f.wait(time.Minute)
 		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven)

@@ -10,8 +10,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// Fields are those of an object, or of a part of one, that nobody has taken yet. Whoever takes a field answers for it: it becomes a value, or
-// something is said of it. What is left in the end is in Untaken, so that no field is lost in silence.
+// Fields are those of an object, or of a part of one, that nobody has taken yet. Whoever takes a field answers for it:
+// it becomes a value, or something is said of it. What is left in the end is in Untaken, so that no field is lost in
+// silence.
 type Fields struct {
 	path   string
 	left   map[string]any

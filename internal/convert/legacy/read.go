@@ -1,5 +1,6 @@
-// Package legacy reads objects of ARC's legacy mode as they were written: RunnerDeployments, RunnerReplicaSets, RunnerSets, Runners and
-// HorizontalRunnerAutoscalers, alone or in lists. It knows which of their fields nobody has looked at yet.
+// Package legacy reads objects of ARC's legacy mode as they were written: RunnerDeployments, RunnerReplicaSets,
+// RunnerSets, Runners and HorizontalRunnerAutoscalers, alone or in lists. It knows which of their fields nobody has
+// looked at yet.
 package legacy
 
 import (
@@ -28,17 +29,20 @@ const (
 )
 
 const (
-	// maxObjects is how many objects are read: ten times what clusters with a thousand sets have.
+	// maxObjects limits the objects that are read: ten times what clusters with a thousand sets have.
 	maxObjects = 20_000
-	// maxRunners is how many of them may become scale sets. One takes some 30 ms of a processor, most of it to validate its values, so they are
-	// done within the minute that there is.
+	// maxRunners limits those that become scale sets. One takes some 30 ms of a processor, most of it to validate its
+	// values, so they are done within the minute that there is.
 	maxRunners = 1000
 )
 
-// ErrTooMany says that there are more objects than are read, and ErrTooManySets that there are more scale sets than can be made in time.
+// ErrTooMany says that there are more objects than are read, and ErrTooManySets that there are more scale sets than can
+// be made in time.
 var (
-	ErrTooMany     = fmt.Errorf("there are more than %d objects: convert fewer at a time, such as those of one namespace", maxObjects)
-	ErrTooManySets = fmt.Errorf("there are more than %d objects that become scale sets: convert fewer at a time, such as those of one namespace", maxRunners)
+	ErrTooMany = fmt.Errorf("there are more than %d objects: convert fewer at a time, such as those of one namespace",
+		maxObjects)
+	ErrTooManySets = fmt.Errorf("there are more than %d objects that become scale sets: convert fewer at a time, such "+
+		"as those of one namespace", maxRunners)
 )
 
 // Object is one of the kinds above.
@@ -70,10 +74,11 @@ func (o *Object) Target() (kind, name string) {
 // Scales reports whether an autoscaler names an object as its target. An object without a namespace may be in any.
 func (o *Object) Scales(object *Object) bool {
 	kind, name := o.Target()
-	return kind == object.Kind && name == object.Name && name != "" && (o.Namespace == object.Namespace || o.Namespace == "" || object.Namespace == "")
+	return kind == object.Kind && name == object.Name && name != "" &&
+		(o.Namespace == object.Namespace || o.Namespace == "" || object.Namespace == "")
 }
 
-// Objects is what files have.
+// Objects are those of the files.
 type Objects struct {
 	Runners, Autoscalers []*Object
 	// Owned are objects that another one has made, which says the same.
@@ -84,11 +89,11 @@ type Objects struct {
 	Doubts []Doubt
 }
 
-// Doubt is what may not be meant so in a document.
+// Doubt is about a text in a document that may not be meant so.
 type Doubt struct{ Place, Text string }
 
-// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not YAML, or with ErrTooMany
-// or ErrTooManySets.
+// Read reads all documents of the files. namespace is that of objects that name none. It fails if a document is not
+// YAML, or with ErrTooMany or ErrTooManySets.
 func Read(inputs []files.Input, namespace string) (*Objects, error) {
 	found := &Objects{}
 	for _, file := range inputs {
@@ -99,7 +104,8 @@ func Read(inputs []files.Input, namespace string) (*Objects, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s %w", place, err)
 			}
-			if err := yaml.UnmarshalStrict(document.Content, &map[string]any{}); err != nil { // a key that comes twice, of which the last one counts
+			if err := yaml.UnmarshalStrict(document.Content, &map[string]any{}); err != nil {
+				// a key that comes twice, of which the last one counts
 				found.Doubts = append(found.Doubts, Doubt{place, err.Error()})
 			}
 			if document.Fields == nil { // comments only
@@ -120,7 +126,8 @@ func (o *Objects) add(fields map[string]any, listKind, place, namespace string) 
 	if items, is := fields["items"].([]any); is && strings.HasSuffix(kind, listSuffix) {
 		for i, item := range items {
 			entry, _ := item.(map[string]any)
-			if err := o.add(entry, strings.TrimSuffix(kind, listSuffix), fmt.Sprintf("%s, item %d", place, i+1), namespace); err != nil {
+			if err := o.add(entry, strings.TrimSuffix(kind, listSuffix), fmt.Sprintf("%s, item %d", place, i+1),
+				namespace); err != nil {
 				return err
 			}
 		}

@@ -1,5 +1,5 @@
-// Package report tells what has become of the fields of ARC's legacy objects: the value that each is now, or why there is none, what to
-// do instead, and whose step that is.
+// Package report tells what has become of the fields of ARC's legacy objects: the value that each is now, or the reason
+// for which there is none, the step instead, and whose step that is.
 package report
 
 import (
@@ -51,7 +51,8 @@ func (s *Set) Header() string {
 
 // RunsOn says what workflows write.
 type RunsOn struct {
-	// Old are the labels of the legacy runners, with those that GitHub gives them by itself: workflows ask for all of these or some.
+	// Old are the labels of the legacy runners, with those that GitHub gives them by itself: workflows ask for all of
+	// these or some.
 	Old []string `json:"old"`
 	// New is the name of the scale set, which workflows may write instead of all labels.
 	New string `json:"new"`
@@ -73,12 +74,13 @@ const (
 	Administrator = "whoever administers the cluster"
 )
 
-// Finding is what has not become a value as it stands. A Problem needs somebody's hand, a Warning somebody's look, an Info nothing.
+// Finding names something that has not become a value as it stands. A Problem needs somebody's hand, a Warning
+// somebody's look, an Info nothing.
 type Finding struct {
 	finding.Finding
 	// Fields are the paths that it is about.
 	Fields []string `json:"fields,omitempty"`
-	// Whose is who takes the step in Fix.
+	// Whose says who takes the step in Fix.
 	Whose string `json:"whose,omitempty"`
 }
 
@@ -149,14 +151,15 @@ func (r *Report) text() string {
 	switch {
 	case r.NeedsHand():
 	case warnings > 0:
-		fmt.Fprintf(&text, "\nNothing has to be done by hand if the above (WARNING: %d) is as you want it; warnings don't count for the exit code.\n", warnings)
+		fmt.Fprintf(&text, "\nNothing has to be done by hand if the above (WARNING: %d) is as you want it; warnings don't "+
+			"count for the exit code.\n", warnings)
 	default:
 		fmt.Fprintln(&text, "\nNothing is left to do by hand.")
 	}
 	return text.String()
 }
 
-// maxNamed is how many fields of a finding the text names; the JSON has all.
+// maxNamed limits the fields of a finding that the text names; the JSON has all.
 const maxNamed = 12
 
 func (f *Finding) text() string {

@@ -16,8 +16,8 @@ const (
 	placeholderSecret = "github-credentials"
 )
 
-// addresses are the fields that say where runners register, in the order in which ARC's runners prefer them, what each has to be, and where it is
-// below the address of GitHub.
+// addresses are the fields that say where runners register, in the order in which ARC's runners prefer them, what each
+// has to be, and where it is below the address of GitHub.
 var addresses = []struct {
 	field, form string
 	names       *regexp.Regexp
@@ -28,7 +28,7 @@ var addresses = []struct {
 	{"enterprise", "the name of an enterprise in its address", regexp.MustCompile(`^[\w.-]+$`), "enterprises/"},
 }
 
-// address is where the runners register, with which credentials, in which group.
+// address says where the runners register, with which credentials, in which group.
 func (c *conversion) address() {
 	var given []string
 	url, problem, isRepository := "", "", false
@@ -49,16 +49,21 @@ func (c *conversion) address() {
 		}
 		c.Became(path, "githubConfigUrl")
 	}
-	correct := report.Advice{Whose: report.Installer, Fix: "set githubConfigUrl to the repository, organization or enterprise"}
+	correct := report.Advice{
+		Whose: report.Installer,
+		Fix:   "set githubConfigUrl to the repository, organization or enterprise",
+	}
 	switch {
 	case url == "":
-		c.NeedsHand("NoAddress", "it names no repository, organization or enterprise, so githubConfigUrl is a placeholder", correct, c.config.Place())
+		c.NeedsHand("NoAddress", "it names no repository, organization or enterprise, so githubConfigUrl is a placeholder",
+			correct, c.config.Place())
 		url = placeholderURL
 	case problem != "":
 		c.NeedsHand("NoAddress", problem+", so githubConfigUrl is a placeholder", correct, given...)
 		url = placeholderURL
 	case len(given) > 1:
-		c.NeedsHand("NoAddress", "it names more than one of repository, organization and enterprise, which ARC refuses; the first one is used", correct, given...)
+		c.NeedsHand("NoAddress", "it names more than one of repository, organization and enterprise, which ARC refuses; "+
+			"the first one is used", correct, given...)
 	}
 	c.values["githubConfigUrl"] = url
 	if group := c.config.Path("group"); c.config.Has("group") {
@@ -83,9 +88,12 @@ func (c *conversion) credentials() {
 		secret = c.given.Secret
 	default:
 		secret = placeholderSecret
-		c.NeedsHand("CredentialsNeeded", "ARC's controller had the credentials; each scale set names a Secret in its own namespace, here "+secret,
-			report.Advice{Whose: report.Installer, Fix: "create that Secret with the keys of ARC's Secret controller-manager (github_token, or github_app_id, " +
-				"github_app_installation_id and github_app_private_key), or convert with --github-config-secret NAME"}, c.config.Path("githubAPICredentialsFrom"))
+		c.NeedsHand("CredentialsNeeded",
+			"ARC's controller had the credentials; each scale set names a Secret in its own namespace, here "+secret,
+			report.Advice{Whose: report.Installer,
+				Fix: "create that Secret with the keys of ARC's Secret controller-manager (github_token, or github_app_id, " +
+					"github_app_installation_id and github_app_private_key), or convert with --github-config-secret NAME"},
+			c.config.Path("githubAPICredentialsFrom"))
 	}
 	c.values["githubConfigSecret"] = secret
 }
@@ -96,8 +104,8 @@ const (
 	maxLabelLength = 255
 )
 
-// labels become labels of the scale set beside its name. Those that GitHub gives every other runner by itself are none of a scale set's, unless
-// they are given here, too; self-hosted never is.
+// labels become labels of the scale set beside its name. Those that GitHub gives every other runner by itself are none
+// of a scale set's, unless they are given here, too; self-hosted never is.
 func (c *conversion) labels(set *report.Set) {
 	byItself := c.machineLabels()
 	set.RunsOn = report.RunsOn{Old: slices.Clone(byItself), New: set.Name}
@@ -121,7 +129,8 @@ func (c *conversion) labels(set *report.Set) {
 		}
 	}
 	if refused > 0 {
-		c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d labels; %d are left out", maxLabelLength, maxLabels, refused),
+		c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d labels; %d are "+
+			"left out", maxLabelLength, maxLabels, refused),
 			report.Advice{Whose: report.Installer, Fix: "correct scaleSetLabels"}, path)
 	}
 	missing := slices.DeleteFunc(byItself, func(label string) bool { return hasLabel(set.RunsOn.Labels, label) })
@@ -137,12 +146,15 @@ func (c *conversion) labels(set *report.Set) {
 	}
 	c.values["scaleSetLabels"] = labels
 	c.Became(path, "scaleSetLabels")
-	step.Fix += ", or only labels among [" + strings.Join(set.RunsOn.Labels, ", ") + "], without " + strings.Join(missing, ", ") + ". " +
+	step.Fix += ", or only labels among [" + strings.Join(set.RunsOn.Labels, ", ") + "], without " +
+		strings.Join(missing, ", ") + ". " +
 		"To move workflows one by one, by the name alone, install without scaleSetLabels"
-	c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name or its labels, and not by "+none+". GitHub may give it jobs that ask only for its labels as soon as it is installed", step, path)
+	c.NeedsLook("RunsOnChanges", "jobs reach the scale set by its name or its labels, and not by "+none+
+		". GitHub may give it jobs that ask only for its labels as soon as it is installed", step, path)
 }
 
-// machineLabels are those that GitHub gives a runner by itself. Nodes are taken for Linux on x64 unless the pods choose others.
+// machineLabels are those that GitHub gives a runner by itself. Nodes are taken for Linux on x64 unless the pods choose
+// others.
 func (c *conversion) machineLabels() []string {
 	selector, _ := c.pod.Peek("nodeSelector").(map[string]any)
 	c.onWindows = selector["kubernetes.io/os"] == "windows"

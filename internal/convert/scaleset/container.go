@@ -39,9 +39,11 @@ func (c *conversion) listed(part *legacy.Fields, key, target string, into map[st
 
 // further is a container that is neither the runner nor Docker.
 func (c *conversion) further(part *legacy.Fields, name, list string) {
-	taken := slices.Contains([]string{"", "runner", "docker"}, name) || c.mode == modeDind && slices.Contains([]string{"dind", "init-dind-externals"}, name)
+	taken := slices.Contains([]string{"", "runner", "docker"}, name) ||
+		(c.mode == modeDind && slices.Contains([]string{"dind", "init-dind-externals"}, name))
 	if taken {
-		c.NeedsHand("InvalidField", "a container needs a name of its own, which neither ARC nor the container mode has for another; it is left out",
+		c.NeedsHand("InvalidField", "a container needs a name of its own, which neither ARC nor the container mode has "+
+			"for another; it is left out",
 			report.Advice{Whose: report.Installer, Fix: "add it to template.spec." + list + " under another name"}, part.Place())
 		part.Drop()
 		return
@@ -56,7 +58,8 @@ func (c *conversion) further(part *legacy.Fields, name, list string) {
 	}
 }
 
-// besideContainers are fields of a RunnerDeployment about the containers runner and docker. What these say themselves comes first.
+// besideContainers are fields of a RunnerDeployment about the containers runner and docker. What these say themselves
+// comes first.
 func (c *conversion) besideContainers() {
 	for _, field := range []struct {
 		from, to, target string
@@ -79,7 +82,11 @@ func (c *conversion) besideContainers() {
 			c.pod.NotNeeded("there is no Docker in the pod", field.from)
 		case ofDocker && c.dockerInRunner:
 			c.NeedsLook("NoCounterpart", "ARC doesn't use it with dockerdWithinRunnerContainer: true, so it is left out",
-				report.Advice{Whose: report.Installer, Fix: "Docker has a container of its own now: add it to " + dockerPath + "." + field.to + " if it is still wanted"}, c.pod.Path(field.from))
+				report.Advice{
+					Whose: report.Installer,
+					Fix: "Docker has a container of its own now: add it to " + dockerPath + "." + field.to +
+						" if it is still wanted",
+				}, c.pod.Path(field.from))
 			c.pod.Any(field.from)
 		case field.to == "resources":
 			c.resources(field.from, field.target, field.container)
@@ -117,7 +124,8 @@ func (c *conversion) resources(from, target string, container map[string]any) {
 	}
 }
 
-// dockerPlaces are where a daemon in the runner's container has its data and its settings, and where the container dind has them.
+// dockerPlaces are the directories in which a daemon in the runner's container has its data and its settings, each with
+// that of the container dind.
 var dockerPlaces = [][2]string{
 	{"/var/lib/docker", "/var/lib/docker"},
 	{"/etc/docker", "/etc/docker"},
@@ -125,8 +133,8 @@ var dockerPlaces = [][2]string{
 	{"/home/runner/.config/docker", "/etc/docker"},
 }
 
-// mounts converts the mounts of a container. What is mounted for a daemon in the runner's container is mounted in the container dind, and below the
-// work directory in both. Containers with images of their own keep their paths.
+// mounts converts the mounts of a container. What is mounted for a daemon in the runner's container is mounted in the
+// container dind, and below the work directory in both. Containers with images of their own keep their paths.
 func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []any) {
 	var unseen []string
 	for _, mount := range part.Objects(key) {
@@ -162,8 +170,12 @@ func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []a
 		}
 	}
 	if len(unseen) > 0 {
-		c.NeedsLook("NoCounterpart", "Docker ran in the runner's container and saw what is mounted there; in the container dind it doesn't, so docker run -v of such a path finds an empty directory",
-			report.Advice{Whose: report.Installer, Fix: "if containers of jobs need it, add the same mounts to " + dockerPath + ".volumeMounts"}, unseen...)
+		c.NeedsLook("NoCounterpart", "Docker ran in the runner's container and saw what is mounted there; in the "+
+			"container dind it doesn't, so docker run -v of such a path finds an empty directory",
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "if containers of jobs need it, add the same mounts to " + dockerPath + ".volumeMounts",
+			}, unseen...)
 	}
 	return mounts
 }
@@ -185,5 +197,5 @@ func (c *conversion) place(at string, dockerInIt bool) (moved string, ofDocker b
 
 func within(at, directory string) bool {
 	at, directory = path.Clean(at), path.Clean(directory)
-	return at == directory || strings.HasPrefix(at, directory+"/") && directory != "/"
+	return at == directory || (strings.HasPrefix(at, directory+"/") && directory != "/")
 }

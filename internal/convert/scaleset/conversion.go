@@ -8,11 +8,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// Given is what the objects don't say.
+// Given has what the objects don't say.
 type Given struct {
-	// GitHubURL is the address of GitHub, without a slash at its end. Secret is the name of the Secret of sets whose objects name none, or empty.
+	// GitHubURL is the address of GitHub, without a slash at its end. Secret is the name of the Secret of sets whose
+	// objects name none, or empty.
 	GitHubURL, Secret string
-	// Now is the time: what is over needs nothing.
+	// Now is the time: an override that is over needs nothing.
 	Now time.Time
 }
 
@@ -21,7 +22,8 @@ type conversion struct {
 	report.Notes
 	kind   string
 	fields *legacy.Fields
-	// config has the fields of the runner's registration, and pod those of its pod: in most kinds they stand in one object.
+	// config has the fields of the runner's registration, and pod those of its pod: in most kinds they stand in one
+	// object.
 	config, pod *legacy.Fields
 	values      map[string]any
 	// metadata and spec are those of the template, without the parts below.
@@ -30,10 +32,10 @@ type conversion struct {
 	runner, docker             map[string]any
 	containers, initContainers []any
 	volumes                    []any
-	// claimed are the volumes that claims of volumeClaimTemplates serve as.
+	// claimed are the volumes in whose place claims of volumeClaimTemplates stand.
 	claimed map[string]bool
-	// shared are mounts of the runner that a daemon in its container saw below the work directory. formerPlaces are where it has mounts below
-	// the directory of ARC's runner.
+	// shared are mounts of the runner that a daemon in its container saw below the work directory. formerPlaces are
+	// those of its mounts below the directory of ARC's runner.
 	shared       []any
 	formerPlaces []place
 	// mode is the container mode, dockerInRunner whether the daemon ran in the runner's container.
@@ -44,17 +46,18 @@ type conversion struct {
 	onWindows bool
 	// daemon are variables of ARC's image for a daemon in the runner's container that have a value.
 	daemon map[string]option
-	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without root.
+	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without
+	// root.
 	ownImage, rootless bool
-	// workDirectory is where the legacy runner worked.
+	// The legacy runner worked in workDirectory.
 	workDirectory string
 	given         Given
 }
 
-// imageField is where the image of the container runner is given, and what it is.
+// imageField is a field that gives the image of the container runner, and the image.
 type imageField struct{ field, text string }
 
-// place is where a field mounts something, and option what a field says.
+// place is a path at which a field mounts something, and option the text of a field.
 type (
 	place  struct{ field, at string }
 	option struct{ field, value string }

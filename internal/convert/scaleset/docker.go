@@ -33,7 +33,8 @@ func (c *conversion) containerMode() {
 		for _, field := range docker {
 			c.Became(field, fmt.Sprintf("containerMode.type: %q", c.mode))
 		}
-		c.NotNeeded("ARC's controller knows kubernetes alone; dockerEnabled and dockerdWithinRunnerContainer decide about Docker", hooks...)
+		c.NotNeeded("ARC's controller knows kubernetes alone; dockerEnabled and dockerdWithinRunnerContainer decide about "+
+			"Docker", hooks...)
 	}
 	c.config.NotNeeded("ARC uses it with containerMode: kubernetes only", "workVolumeClaimTemplate")
 	if c.mode != "" {
@@ -46,8 +47,10 @@ func (c *conversion) containerMode() {
 func (c *conversion) hooksVolume(settings map[string]any) {
 	if !c.config.Has("workVolumeClaimTemplate") {
 		c.mode = modeKubernetesNoVolume
-		c.NeedsHand("NoWorkVolume", "containerMode: kubernetes needs a workVolumeClaimTemplate; without one, the mode is kubernetes-novolume", report.Advice{
-			Whose: report.Builder, Fix: "see that the runner's image has the hooks in /home/runner/k8s-novolume, or set kubernetesModeWorkVolumeClaim and the type kubernetes",
+		c.NeedsHand("NoWorkVolume", "containerMode: kubernetes needs a workVolumeClaimTemplate; without one, the mode is "+
+			"kubernetes-novolume", report.Advice{
+			Whose: report.Builder, Fix: "see that the runner's image has the hooks in /home/runner/k8s-novolume, or set " +
+				"kubernetesModeWorkVolumeClaim and the type kubernetes",
 		}, c.config.Path("containerMode"))
 		return
 	}
@@ -68,7 +71,7 @@ const runnerUser = 1001
 // volumeOwner gives the work volume to the runner's group: ARC's image changed its owner by itself, as root.
 func (c *conversion) volumeOwner() {
 	security, is := c.spec["securityContext"].(map[string]any)
-	if c.mode != modeKubernetes || c.ownImage || c.spec["securityContext"] != nil && !is || security["fsGroup"] != nil {
+	if c.mode != modeKubernetes || c.ownImage || (c.spec["securityContext"] != nil && !is) || security["fsGroup"] != nil {
 		return
 	}
 	owned := map[string]any{"fsGroup": runnerUser}
@@ -76,7 +79,8 @@ func (c *conversion) volumeOwner() {
 		owned[key] = value
 	}
 	c.spec["securityContext"] = owned
-	c.NeedsLook("Added", fmt.Sprintf("template.spec.securityContext.fsGroup is %d, so that the user of GitHub's image can write the work volume; ARC's image changed the owner itself", runnerUser),
+	c.NeedsLook("Added", fmt.Sprintf("template.spec.securityContext.fsGroup is %d, so that the user of GitHub's image "+
+		"can write the work volume; ARC's image changed the owner itself", runnerUser),
 		report.Advice{Whose: report.Installer, Fix: "change it if your image has another user"})
 }
 
@@ -91,7 +95,8 @@ func (c *conversion) dockerDaemon() {
 	if path := c.config.Path("dockerMTU"); c.config.Has("dockerMTU") {
 		if mtu := c.config.Count("dockerMTU"); mtu != nil {
 			c.Became(path, dockerPath+".args")
-			flags = append(flags, fmt.Sprintf("--mtu=%d", *mtu), fmt.Sprintf("--default-network-opt=bridge=com.docker.network.driver.mtu=%d", *mtu))
+			flags = append(flags, fmt.Sprintf("--mtu=%d", *mtu),
+				fmt.Sprintf("--default-network-opt=bridge=com.docker.network.driver.mtu=%d", *mtu))
 		}
 	}
 	if path := c.config.Path("dockerRegistryMirror"); c.config.Has("dockerRegistryMirror") {
@@ -106,12 +111,19 @@ func (c *conversion) dockerDaemon() {
 		c.docker["args"] = append(append([]any{}, own...), flags...)
 	}
 	if c.docker["command"] != nil && c.docker["args"] != nil {
-		c.NeedsLook("NoCounterpart", "the container docker has a command of its own, whose arguments are no longer those with which ARC starts dockerd",
-			report.Advice{Whose: report.Installer, Fix: "see that " + dockerPath + ".args start dockerd at unix:///var/run/docker.sock, or remove the command"})
+		c.NeedsLook("NoCounterpart", "the container docker has a command of its own, whose arguments are no longer those "+
+			"with which ARC starts dockerd",
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "see that " + dockerPath + ".args start dockerd at unix:///var/run/docker.sock, or remove the command",
+			})
 	}
 	if path := c.config.Path("dockerVarRunVolumeSizeLimit"); c.config.Has("dockerVarRunVolumeSizeLimit") {
 		c.Became(path, "template.spec.volumes[dind-sock].emptyDir.sizeLimit")
-		c.volumes = append(c.volumes, map[string]any{"name": "dind-sock", "emptyDir": map[string]any{"medium": "Memory", "sizeLimit": c.config.Any("dockerVarRunVolumeSizeLimit")}})
+		c.volumes = append(c.volumes, map[string]any{
+			"name":     "dind-sock",
+			"emptyDir": map[string]any{"medium": "Memory", "sizeLimit": c.config.Any("dockerVarRunVolumeSizeLimit")},
+		})
 	}
 	c.sharedMounts()
 	c.seLinux()
@@ -128,9 +140,13 @@ func (c *conversion) daemonFlags() (flags []any) {
 		flags = append(flags, "--default-address-pool=base="+base.value+",size="+size.value)
 	case base.value != "" || size.value != "":
 		c.NeedsLook("NoCounterpart", "ARC's image uses "+poolBase+" and "+poolSize+" only together, so one alone is left out",
-			report.Advice{Whose: report.Installer, Fix: "add --default-address-pool=base=…,size=… to " + dockerPath + ".args if it is wanted"}, cmp.Or(base.field, size.field))
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "add --default-address-pool=base=…,size=… to " + dockerPath + ".args if it is wanted",
+			}, cmp.Or(base.field, size.field))
 	}
-	for _, known := range []struct{ variable, flag string }{{"MTU", "--mtu="}, {"DOCKER_REGISTRY_MIRROR", "--registry-mirror="}, {"DOCKER_INSECURE_REGISTRY", "--insecure-registry="}} {
+	for _, known := range []struct{ variable, flag string }{{"MTU", "--mtu="},
+		{"DOCKER_REGISTRY_MIRROR", "--registry-mirror="}, {"DOCKER_INSECURE_REGISTRY", "--insecure-registry="}} {
 		if given := c.daemon[known.variable]; given.value != "" {
 			c.Became(given.field, dockerPath+".args")
 			flags = append(flags, known.flag+given.value)
@@ -142,12 +158,15 @@ func (c *conversion) daemonFlags() (flags []any) {
 // references are the variables in a path of a mount.
 var references = regexp.MustCompile(`\$\(([^()]+)\)`)
 
-// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables that are in the paths of these and of
-// those that have moved to it.
+// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables that are
+// in the paths of these and of those that have moved to it.
 func (c *conversion) sharedMounts() {
 	mounts, _ := c.docker["volumeMounts"].([]any)
 	has := func(list []any, key string, value any) bool {
-		return slices.ContainsFunc(list, func(entry any) bool { fields, _ := entry.(map[string]any); return fields[key] == value })
+		return slices.ContainsFunc(list, func(entry any) bool {
+			fields, _ := entry.(map[string]any)
+			return fields[key] == value
+		})
 	}
 	for _, mount := range c.shared {
 		if fields, _ := mount.(map[string]any); !has(mounts, "mountPath", fields["mountPath"]) {
@@ -164,7 +183,10 @@ func (c *conversion) sharedMounts() {
 		fields, _ := mount.(map[string]any)
 		path, _ := fields["subPathExpr"].(string)
 		for _, reference := range references.FindAllStringSubmatch(path, -1) {
-			at := slices.IndexFunc(ofRunner, func(entry any) bool { fields, _ := entry.(map[string]any); return fields["name"] == reference[1] })
+			at := slices.IndexFunc(ofRunner, func(entry any) bool {
+				fields, _ := entry.(map[string]any)
+				return fields["name"] == reference[1]
+			})
 			if at >= 0 && !has(variables, "name", reference[1]) {
 				variables = append(variables, ofRunner[at])
 			}
@@ -187,8 +209,12 @@ func (c *conversion) seLinux() {
 // dockerResources: a daemon that shared the runner's container shared its resources, too.
 func (c *conversion) dockerResources() {
 	if c.dockerInRunner && c.runner["resources"] != nil && c.docker["resources"] == nil {
-		c.NeedsLook("NoCounterpart", "Docker ran in the runner's container and had its resources; now it runs in the container dind, which has none",
-			report.Advice{Whose: report.Installer, Fix: "divide the resources between " + runnerPath + " and " + dockerPath + ".resources"})
+		c.NeedsLook("NoCounterpart", "Docker ran in the runner's container and had its resources; now it runs in the "+
+			"container dind, which has none",
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "divide the resources between " + runnerPath + " and " + dockerPath + ".resources",
+			})
 	}
 	if image, _ := c.docker["image"].(string); strings.Contains(image, "rootless") || c.rootless {
 		c.NeedsLook("NoCounterpart", "Docker ran without root; the container dind runs it as root",
@@ -196,7 +222,8 @@ func (c *conversion) dockerResources() {
 	}
 }
 
-// workVolume is the emptyDir that ARC mounts at the runner's directory. GitHub's image has the runner in the image, and works below it.
+// workVolume is the emptyDir that ARC mounts at the runner's directory. GitHub's image has the runner in the image, and
+// works below it.
 func (c *conversion) workVolume() {
 	volume := map[string]any{}
 	fields := c.config.Present("volumeSizeLimit", "volumeStorageMedium")
@@ -215,9 +242,10 @@ func (c *conversion) workVolume() {
 	case len(volume) == 0:
 		c.NotNeeded("no volume covers the directory of the runner any more", fields...)
 	case c.mode == modeKubernetes || c.mode == modeKubernetesNoVolume || c.hasVolume("work"):
-		c.NeedsLook("NoCounterpart", "it was about ARC's volume at /runner; the work directory has a volume of its own here", report.Advice{
-			Whose: report.Installer, Fix: "limit the volume work instead, or the runner's resources.limits[ephemeral-storage]",
-		}, fields...)
+		c.NeedsLook("NoCounterpart", "it was about ARC's volume at /runner; the work directory has a volume of its own here",
+			report.Advice{
+				Whose: report.Installer, Fix: "limit the volume work instead, or the runner's resources.limits[ephemeral-storage]",
+			}, fields...)
 	default:
 		for _, field := range fields {
 			c.Became(field, "template.spec.volumes[work].emptyDir")

@@ -22,18 +22,22 @@ const (
 	windowsDirectory = `C:\actions-runner`
 )
 
-// maxNamed is how many things a message names.
+// maxNamed limits the things that a message names.
 const maxNamed = 10
 
 var (
-	// runnerPodFields are the fields of a pod that RunnerDeployments and Runners have beside those of its containers and volumes.
+	// runnerPodFields are the fields of a pod that RunnerDeployments and Runners have beside those of its containers
+	// and volumes.
 	runnerPodFields = []string{
-		"affinity", "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases", "imagePullSecrets", "nodeSelector",
-		"priorityClassName", "runtimeClassName", "securityContext", "terminationGracePeriodSeconds", "tolerations", "topologySpreadConstraints",
+		"affinity", "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases",
+		"imagePullSecrets", "nodeSelector",
+		"priorityClassName", "runtimeClassName", "securityContext", "terminationGracePeriodSeconds", "tolerations",
+		"topologySpreadConstraints",
 	}
 	// setPodFields are those of RunnerSets, which have a pod of Kubernetes.
 	setPodFields = slices.DeleteFunc(dryrun.FieldNames(reflect.TypeFor[corev1.PodSpec]()), func(name string) bool {
-		return slices.Contains([]string{"containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy", "serviceAccount", "serviceAccountName"}, name)
+		return slices.Contains([]string{"containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy",
+			"serviceAccount", "serviceAccountName"}, name)
 	})
 	volumeFields = dryrun.FieldNames(reflect.TypeFor[corev1.Volume]())
 )
@@ -79,11 +83,13 @@ func (c *conversion) podParts(object *legacy.Object) {
 	for _, volume := range c.pod.Objects("volumes") {
 		name := volume.Text("name")
 		if name == "" || c.hasVolume(name) {
-			c.NeedsHand("InvalidField", "a volume needs a name of its own; it is left out", report.Advice{Whose: report.Installer, Fix: "correct template.spec.volumes"}, volume.Place())
+			c.NeedsHand("InvalidField", "a volume needs a name of its own; it is left out",
+				report.Advice{Whose: report.Installer, Fix: "correct template.spec.volumes"}, volume.Place())
 			volume.Drop()
 			continue
 		}
-		c.volumes = append(c.volumes, c.known(volume, volumeFields, "template.spec.volumes["+name+"]", map[string]any{"name": name}))
+		c.volumes = append(c.volumes, c.known(volume, volumeFields, "template.spec.volumes["+name+
+			"]", map[string]any{"name": name}))
 	}
 	c.volumeOwner()
 }
@@ -97,11 +103,12 @@ func (c *conversion) mountsAtFormerPlaces() {
 	for _, former := range c.formerPlaces {
 		fields, paths = append(fields, former.field), append(paths, former.at)
 	}
-	c.NeedsLook("NoCounterpart", "GitHub's image has no "+finding.Listed(paths, maxNamed)+": the runner is in /home/runner",
+	c.NeedsLook("NoCounterpart", "GitHub's image has no "+finding.Listed(paths, maxNamed)+
+		": the runner is in /home/runner",
 		report.Advice{Whose: report.Installer, Fix: "correct mountPath in the values"}, fields...)
 }
 
-// directory is where the runner worked.
+// directory takes the one in which the runner worked.
 func (c *conversion) directory() {
 	field := c.config.Present("workDir")
 	c.workDirectory = cmp.Or(c.config.Text("workDir"), legacyWorkDirectory)
@@ -109,8 +116,10 @@ func (c *conversion) directory() {
 		c.NotNeeded("the runner works in "+workDirectory, field...)
 		return
 	}
-	c.NeedsLook("NoCounterpart", "the runner works in "+workDirectory+", and no value changes that; mounts below the former directory are moved there",
-		report.Advice{Whose: report.Author, Fix: "write $GITHUB_WORKSPACE where a workflow names the former directory"}, field...)
+	c.NeedsLook("NoCounterpart", "the runner works in "+workDirectory+
+		", and no value changes that; mounts below the former directory are moved there",
+		report.Advice{Whose: report.Author, Fix: "write $GITHUB_WORKSPACE where a workflow names the former directory"},
+		field...)
 }
 
 // podFields are those that a pod template has under the same names.
@@ -125,7 +134,7 @@ func (c *conversion) podFields() {
 		key  string
 	}{{c.config, "serviceAccountName"}, {c.pod, "serviceAccountName"}, {c.pod, "serviceAccount"}} {
 		path := from.part.Path(from.key)
-		if !from.part.Has(from.key) || from.key == "serviceAccount" && c.kind != legacy.Set {
+		if !from.part.Has(from.key) || (from.key == "serviceAccount" && c.kind != legacy.Set) {
 			continue
 		}
 		account := from.part.Text(from.key)
@@ -170,7 +179,8 @@ var (
 	githubImage = regexp.MustCompile(`(^|/)actions/actions-runner([:@]|$)`)
 )
 
-// image is the runner's. ARC's own starts with variables that no scale set gives it, and so does one that is based on it.
+// image is the runner's. ARC's own starts with variables that no scale set gives it, and so does one that is based on
+// it.
 func (c *conversion) image() {
 	path := c.config.Path("image")
 	image := c.config.Text("image")
@@ -192,8 +202,12 @@ func (c *conversion) image() {
 		if c.onWindows {
 			directory, base = windowsDirectory, "build it"
 		}
-		c.NeedsHand("ImageToRebuild", "an image made for ARC starts with a script that registers the runner, which a scale set has no use for",
-			report.Advice{Whose: report.Builder, Fix: base + " with the runner in " + directory + ", or see that it is there already"}, path)
+		c.NeedsHand("ImageToRebuild", "an image made for ARC starts with a script that registers the runner, which a "+
+			"scale set has no use for",
+			report.Advice{
+				Whose: report.Builder,
+				Fix:   base + " with the runner in " + directory + ", or see that it is there already",
+			}, path)
 	default:
 		c.Became(path, runnerPath+".image")
 	}
@@ -204,18 +218,21 @@ func (c *conversion) image() {
 			c.runner["command"] = []any{"cmd.exe", "/c", windowsDirectory + `\run.cmd`}
 		}
 	} else {
-		c.NeedsLook("NoCounterpart", "the container runner has a command or arguments of its own", report.Advice{Whose: report.Builder, Fix: "see that it ends in /home/runner/run.sh"})
+		c.NeedsLook("NoCounterpart", "the container runner has a command or arguments of its own",
+			report.Advice{Whose: report.Builder, Fix: "see that it ends in /home/runner/run.sh"})
 	}
 }
 
-// claims of a RunnerSet are handed from runner to runner, as those of a scale set are. Those that it has stay where they are.
+// claims of a RunnerSet are handed from runner to runner, as those of a scale set are. Those that it has stay where
+// they are.
 func (c *conversion) claims() {
 	var templates []any
 	for _, claim := range c.fields.Object("spec").Objects("volumeClaimTemplates") {
 		metadata := claim.Object("metadata")
 		name := metadata.Text("name")
 		if name == "" || c.hasVolume(name) {
-			c.NeedsHand("InvalidField", "a claim needs a name of its own; it is left out", report.Advice{Whose: report.Installer, Fix: "correct it and convert again"}, claim.Place())
+			c.NeedsHand("InvalidField", "a claim needs a name of its own; it is left out",
+				report.Advice{Whose: report.Installer, Fix: "correct it and convert again"}, claim.Place())
 			claim.Drop()
 			continue
 		}
@@ -227,8 +244,13 @@ func (c *conversion) claims() {
 		claim.NotNeeded("the API server writes it", "apiVersion", "kind", "status")
 		c.Became(claim.Path("spec"), target+".spec")
 		templates = append(templates, map[string]any{"metadata": kept, "spec": claim.Any("spec")})
-		c.NeedsLook("NewClaims", "the volume "+name+" is passed from runner to runner, as ARC does; the first runners get new ones, which are empty",
-			report.Advice{Whose: report.Installer, Fix: "if the runner's user can't write them, set template.spec.securityContext.fsGroup, to 1001 for GitHub's image; delete the RunnerSet's claims once it is gone"}, claim.Place())
+		c.NeedsLook("NewClaims", "the volume "+name+
+			" is passed from runner to runner, as ARC does; the first runners get new ones, which are empty",
+			report.Advice{
+				Whose: report.Installer,
+				Fix: "if the runner's user can't write them, set template.spec.securityContext.fsGroup, to 1001 for GitHub's " +
+					"image; delete the RunnerSet's claims once it is gone",
+			}, claim.Place())
 	}
 	if len(templates) > 0 {
 		c.values["volumeClaimTemplates"] = templates

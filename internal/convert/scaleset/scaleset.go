@@ -1,5 +1,5 @@
-// Package scaleset makes values of one scale set from one object of ARC's legacy mode and the autoscalers that scale it. It is pure: From tells
-// the story, and every other file is about one part of the values.
+// Package scaleset makes values of one scale set from one object of ARC's legacy mode and the autoscalers that scale
+// it. It is pure: From tells the story, and every other file is about one part of the values.
 package scaleset
 
 import (
@@ -14,12 +14,15 @@ import (
 // runsOne: without an autoscaler and replicas, ARC runs one runner.
 const runsOne = 1
 
-// From makes values of an object. autoscalers are those that name it as their target, name is that of the scale set. The notes say what has not
-// become a value as it stands.
-func From(object *legacy.Object, autoscalers []*legacy.Object, name string, given Given) (map[string]any, *report.Set, *report.Notes) {
+// From makes values of an object. autoscalers are those that name it as their target, name is that of the scale set.
+// The notes say what has not become a value as it stands.
+func From(
+	object *legacy.Object, autoscalers []*legacy.Object, name string, given Given,
+) (map[string]any, *report.Set, *report.Notes) {
 	c := &conversion{
 		Notes: report.Notes{Object: object.String()}, kind: object.Kind, given: given,
-		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{}, docker: map[string]any{}, daemon: map[string]option{}, claimed: map[string]bool{},
+		values: map[string]any{}, metadata: map[string]any{}, spec: map[string]any{}, runner: map[string]any{},
+		docker: map[string]any{}, daemon: map[string]option{}, claimed: map[string]bool{},
 	}
 	c.fields = legacy.NewFields(object.Fields, &c.Notes)
 	spec := c.fields.Object("spec")
@@ -47,7 +50,8 @@ func From(object *legacy.Object, autoscalers []*legacy.Object, name string, give
 	return c.values, set, &c.Notes
 }
 
-// identity is what an object says of itself. Bookkeeping of ARC and of Kubernetes has nothing to say about a scale set.
+// identity takes what an object says of itself. Bookkeeping of ARC and of Kubernetes has nothing to say about a scale
+// set.
 func (c *conversion) identity(object *legacy.Object, name string) {
 	for _, key := range []string{"apiVersion", "kind"} {
 		c.fields.Any(key)
@@ -60,28 +64,35 @@ func (c *conversion) identity(object *legacy.Object, name string) {
 	switch {
 	case object.Name == "":
 		c.NeedsLook("NameChanged", "it has no name of its own, so the scale set is called "+name,
-			report.Advice{Whose: report.Installer, Fix: "choose a name: rename the file, and change runnerScaleSetName in it"}, metadata.Path("name"))
+			report.Advice{Whose: report.Installer, Fix: "choose a name: rename the file, and change runnerScaleSetName in it"},
+			metadata.Path("name"))
 	case object.Name != name:
-		c.NeedsLook("NameChanged", "the scale set is called "+name+": a name has up to 45 lower-case letters, digits, - and ., and no other scale set may have it",
-			report.Advice{Whose: report.Installer, Fix: "keep it, or choose another: rename the file, and change runnerScaleSetName in it"}, metadata.Path("name"))
+		c.NeedsLook("NameChanged", "the scale set is called "+name+
+			": a name has up to 45 lower-case letters, digits, - and ., and no other scale set may have it",
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "keep it, or choose another: rename the file, and change runnerScaleSetName in it",
+			}, metadata.Path("name"))
 	}
 	if c.kind == legacy.Runner { // whose pod has its labels and annotations
 		c.podMetadata(metadata)
 	}
-	metadata.NotNeeded("labels and annotations of the object itself are for other tools; values of their own are resourceMeta.autoscalingRunnerSet.labels and annotations", "labels", "annotations")
+	metadata.NotNeeded("labels and annotations of the object itself are for other tools; values of their own are "+
+		"resourceMeta.autoscalingRunnerSet.labels and annotations", "labels", "annotations")
 	metadata.NotNeeded("Kubernetes wrote it", metadata.Keys()...)
 	c.fields.NotNeeded("ARC wrote it, about runners that exist", "status")
 	spec := c.fields.Object("spec")
 	spec.NotNeeded("ARC wrote it", "effectiveTime")
 	if c.kind != legacy.Runner {
-		spec.NotNeeded("a scale set finds its runners by itself, and replaces idle ones when its template changes", "selector", "serviceName", "updateStrategy",
+		spec.NotNeeded("a scale set finds its runners by itself, and replaces idle ones when its template changes",
+			"selector", "serviceName", "updateStrategy",
 			"podManagementPolicy", "revisionHistoryLimit", "minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy")
 		template := spec.Object("template")
 		c.podMetadata(template.Object("metadata"))
 	}
 }
 
-// podMetadata is what pods of runners have as labels and annotations, other than what ARC wrote for itself.
+// podMetadata takes the labels and annotations of the runners' pods, without those that ARC wrote for itself.
 func (c *conversion) podMetadata(metadata *legacy.Fields) {
 	for _, kind := range []string{"labels", "annotations"} {
 		part := metadata.Object(kind)
@@ -105,20 +116,24 @@ func (c *conversion) podMetadata(metadata *legacy.Fields) {
 
 // toolKeys are keys that tools, ARC among them, write on what is theirs; those that end in / have any name after it.
 var toolKeys = []string{
-	"kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/",
-	"helm.toolkit.fluxcd.io/", "actions-runner-controller/", "actions-runner-controller", "actions-runner/", "actions-runner", "runner-template-hash", "pod-template-hash",
+	"kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/",
+	"kustomize.toolkit.fluxcd.io/",
+	"helm.toolkit.fluxcd.io/", "actions-runner-controller/", "actions-runner-controller", "actions-runner/",
+	"actions-runner", "runner-template-hash", "pod-template-hash",
 }
 
 func ofTools(key string) bool {
-	return slices.ContainsFunc(toolKeys, func(of string) bool { return key == of || strings.HasSuffix(of, "/") && strings.HasPrefix(key, of) })
+	return slices.ContainsFunc(toolKeys,
+		func(of string) bool { return key == of || (strings.HasSuffix(of, "/") && strings.HasPrefix(key, of)) })
 }
 
-// untaken names what ARC has no such field of.
+// untaken names the fields that ARC doesn't have.
 func (c *conversion) untaken() {
 	if left := c.fields.Untaken(); len(left) > 0 {
 		c.NeedsHand("UnknownField", "a "+c.kind+" has no such field, so ARC didn't use it either", report.Advice{
 			Whose: report.Installer,
-			Fix:   "if it is a field of the runner, move it below " + c.config.Place() + " and convert again; if it is one of the pod, add it to template.spec in the values",
+			Fix: "if it is a field of the runner, move it below " + c.config.Place() +
+				" and convert again; if it is one of the pod, add it to template.spec in the values",
 		}, left...)
 	}
 }

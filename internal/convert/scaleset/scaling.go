@@ -10,13 +10,17 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// scaling is how many runners there are. ARC counts all of them; minRunners are idle ones, in addition to those that
-// run a job.
+// scaling takes the numbers of runners. ARC counts all of them; minRunners are idle ones, in addition to those that run
+// a job.
 func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*legacy.Object) {
 	if path := c.config.Present("ephemeral"); !c.config.Flag("ephemeral", true) {
-		c.NeedsHand("NoCounterpart", "a runner serves one job, then its pod is replaced; with ephemeral: false it served many", report.Advice{
-			Whose: report.Author, Fix: "let jobs not rely on what earlier jobs left on the runner: use actions/cache, or have a shared volume added to template.spec.volumes",
-		}, path...)
+		c.NeedsHand("NoCounterpart",
+			"a runner serves one job, then its pod is replaced; with ephemeral: false it served many",
+			report.Advice{
+				Whose: report.Author,
+				Fix: "let jobs not rely on what earlier jobs left on the runner: use actions/cache, or " +
+					"have a shared volume added to template.spec.volumes",
+			}, path...)
 	} else if path != nil {
 		c.NotNeeded("every runner serves one job", path...)
 	}
@@ -61,7 +65,8 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 		c.values["maxRunners"] = *most
 		notes.Became(spec.Path("maxReplicas"), "maxRunners")
 	} else {
-		notes.NeedsHand("NoLimit", "the autoscaler gives no maxReplicas, without which ARC doesn't scale; the scale set has no limit",
+		notes.NeedsHand("NoLimit", "the autoscaler gives no maxReplicas, without which ARC doesn't scale; the scale set "+
+			"has no limit",
 			report.Advice{Whose: report.Installer, Fix: "set maxRunners"}, spec.Path("maxReplicas"))
 	}
 	if least != nil {
@@ -74,8 +79,10 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 		notes.Became(spec.Path("minReplicas"), "minRunners")
 	}
 	c.scaleDownDelay(spec, notes)
-	spec.NotNeeded("GitHub's queue tells the listener of each job; remove the webhook server, its ingress and its secret once no legacy runner is left", "scaleUpTriggers")
-	spec.NotNeeded("the webhook server wrote them for jobs that waited; to hold runners ready, raise minRunners", "capacityReservations")
+	spec.NotNeeded("GitHub's queue tells the listener of each job; remove the webhook server, its ingress and its "+
+		"secret once no legacy runner is left", "scaleUpTriggers")
+	spec.NotNeeded("the webhook server wrote them for jobs that waited; to hold runners ready, raise minRunners",
+		"capacityReservations")
 	c.metrics(spec, notes)
 	if windows := schedules(spec, c.given.Now, notes); len(windows) > 0 {
 		c.values["schedules"] = windows
@@ -83,8 +90,12 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 	reference := spec.Object("githubAPICredentialsFrom").Object("secretRef")
 	path := reference.Path("name")
 	if secret := reference.Text("name"); secret != "" && secret != c.values["githubConfigSecret"] {
-		notes.NeedsHand("CredentialsDiffer", "the autoscaler has other credentials than the runners; the scale set has one Secret for both",
-			report.Advice{Whose: report.Installer, Fix: "see that githubConfigSecret may register runners; permissions to read workflow runs are not needed"}, path)
+		notes.NeedsHand("CredentialsDiffer",
+			"the autoscaler has other credentials than the runners; the scale set has one Secret for both",
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "see that githubConfigSecret may register runners; permissions to read workflow runs are not needed",
+			}, path)
 	} else if secret != "" {
 		notes.Became(path, "githubConfigSecret")
 	}
@@ -98,8 +109,8 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 	}
 }
 
-// shortestDelay is how long the scale set keeps a runner that is too many at least, and longestDelay at most, in
-// seconds: its own rules.
+// shortestDelay and longestDelay limit the seconds for which the scale set keeps a runner that is too many: its own
+// rules.
 const shortestDelay, longestDelay = 1, 8760 * 60 * 60
 
 // scaleDownDelay keeps runners for the next jobs after more of them have been started. ARC counts from the last start
@@ -123,30 +134,38 @@ func (c *conversion) metrics(spec *legacy.Fields, notes *report.Notes) {
 		switch given := metric.Text("type"); given {
 		case "TotalNumberOfQueuedAndInProgressWorkflowRuns":
 			notes.NotNeeded("GitHub's queue says how many jobs there are, of all repositories that may use the runners", kind)
-			metric.NotNeeded("which repositories may use the runners is the choice of the runner group, or of githubConfigUrl", "repositoryNames")
+			metric.NotNeeded("which repositories may use the runners is the choice of the runner group, or of githubConfigUrl",
+				"repositoryNames")
 		case "PercentageRunnersBusy":
 			c.headroom(metric, kind, notes)
 		default:
-			notes.NeedsHand("InvalidField", "ARC knows no such metric", report.Advice{Whose: report.Installer, Fix: "nothing replaces it: the number of runners follows GitHub's queue"}, kind)
+			notes.NeedsHand("InvalidField", "ARC knows no such metric",
+				report.Advice{Whose: report.Installer, Fix: "nothing replaces it: the number of runners follows GitHub's queue"},
+				kind)
 		}
-		metric.NotNeeded("it belongs to a metric that GitHub's queue replaces", "repositoryNames", "scaleUpThreshold", "scaleDownThreshold", "scaleUpFactor", "scaleDownFactor",
+		metric.NotNeeded("it belongs to a metric that GitHub's queue replaces", "repositoryNames", "scaleUpThreshold",
+			"scaleDownThreshold", "scaleUpFactor", "scaleDownFactor",
 			"scaleUpAdjustment", "scaleDownAdjustment")
 	}
 }
 
 // defaultThreshold is the share of busy runners from which ARC adds more, unless the metric says otherwise. mostPercent
-// is what a scale set takes.
+// is the highest that a scale set takes.
 const defaultThreshold, mostPercent = "0.8", 1000
 
-// headroom is what a share of busy runners asks for: ARC adds runners until fewer than that share are busy, so that for
-// each busy one there are 1/threshold − 1 idle ones. The scale set has them in one step, and as busy runners come and
-// go.
+// headroom takes a share of busy runners: ARC adds runners until fewer than that share are busy, so that for each busy
+// one there are 1/threshold − 1 idle ones. The scale set has them in one step, and as busy runners come and go.
 func (c *conversion) headroom(metric *legacy.Fields, kind string, notes *report.Notes) {
 	path := metric.Path("scaleUpThreshold")
 	threshold, err := strconv.ParseFloat(cmp.Or(metric.Text("scaleUpThreshold"), defaultThreshold), 64)
 	if err != nil || !(threshold > 0 && threshold < 1) { // not a number compares with nothing
-		notes.NeedsHand("InvalidField", "a scaleUpThreshold is a share between 0 and 1, such as '0.75'; without one there is nothing to keep idle runners by",
-			report.Advice{Whose: report.Installer, Fix: "set headroom, if idle runners are to be kept in proportion to busy ones"}, kind, path)
+		notes.NeedsHand("InvalidField",
+			"a scaleUpThreshold is a share between 0 and 1, such as '0.75'; without one there is nothing to keep idle "+
+				"runners by",
+			report.Advice{
+				Whose: report.Installer,
+				Fix:   "set headroom, if idle runners are to be kept in proportion to busy ones",
+			}, kind, path)
 		return
 	}
 	// A thousandth is taken off, so that 0.8 becomes 25 and not, by the error of the division, 26.

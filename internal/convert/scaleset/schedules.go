@@ -15,7 +15,8 @@ import (
 type override struct {
 	place      string
 	start, end time.Time
-	// frequency is Daily, Weekly, Monthly, Yearly or empty for once; until is when it recurs last, zero for ever.
+	// frequency is Daily, Weekly, Monthly, Yearly, or empty for a single time. It recurs until then; zero means for
+	// ever.
 	frequency string
 	until     time.Time
 }
@@ -33,7 +34,9 @@ func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows
 		case least == nil:
 			notes.NotNeeded("an override without minReplicas changes nothing", append(paths, one.place)...)
 		case !valid:
-			notes.NeedsHand("InvalidField", "an override has a startTime and a later endTime, such as 2026-06-01T07:00:00+02:00, and recurs Daily, Weekly, Monthly, Yearly or not at all, until an untilTime of that form",
+			notes.NeedsHand("InvalidField",
+				"an override has a startTime and a later endTime, such as 2026-06-01T07:00:00+02:00, and recurs Daily, Weekly, "+
+					"Monthly, Yearly or not at all, until an untilTime of that form",
 				report.Advice{Whose: report.Installer, Fix: byHand}, append(paths, one.place)...)
 		case one.over(now):
 			notes.NotNeeded("it is over", paths...)
@@ -52,13 +55,16 @@ func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows
 	return windows
 }
 
-// sayConverted says what an override has become, and when it has to come and to go: a schedule has neither beginning nor end.
+// sayConverted says what an override has become, and when it has to come and to go: a schedule has neither beginning
+// nor end.
 func (o *override) sayConverted(window map[string]any, paths []string, now time.Time, notes *report.Notes) {
-	became := fmt.Sprintf("schedule %s: %q for %s, timeZone %s, minRunners %d", window["name"], window["schedule"], window["duration"], window["timeZone"], window["minRunners"])
+	became := fmt.Sprintf("schedule %s: %q for %s, timeZone %s, minRunners %d", window["name"], window["schedule"],
+		window["duration"], window["timeZone"], window["minRunners"])
 	var differs, steps []string
 	if o.start.After(now) {
 		differs = append(differs, "comes from now on, not only from "+o.start.Format(time.RFC3339))
-		steps = append(steps, fmt.Sprintf("add schedule %s only shortly before %s: a schedule has no beginning", window["name"], o.start.Format(time.RFC3339)))
+		steps = append(steps, fmt.Sprintf("add schedule %s only shortly before %s: a schedule has no beginning",
+			window["name"], o.start.Format(time.RFC3339)))
 	}
 	if o.frequency == "" || !o.until.IsZero() {
 		last := o.end
@@ -83,7 +89,8 @@ func readOverride(part, rule *legacy.Fields) (one override, valid bool) {
 	start, startErr := time.Parse(time.RFC3339, part.Text("startTime"))
 	end, endErr := time.Parse(time.RFC3339, part.Text("endTime"))
 	one = override{place: part.Place(), start: inOffset(start), end: inOffset(end), frequency: rule.Text("frequency")}
-	valid = startErr == nil && endErr == nil && end.After(start) && slices.Contains([]string{"", "Daily", "Weekly", "Monthly", "Yearly"}, one.frequency)
+	valid = startErr == nil && endErr == nil && end.After(start) &&
+		slices.Contains([]string{"", "Daily", "Weekly", "Monthly", "Yearly"}, one.frequency)
 	if until := rule.Text("untilTime"); until != "" {
 		var err error
 		one.until, err = time.Parse(time.RFC3339, until)
@@ -106,7 +113,7 @@ func (o *override) over(now time.Time) bool {
 	return !o.until.IsZero() && now.After(o.until.Add(o.end.Sub(o.start)))
 }
 
-// maxDuration is how long a window may be.
+// maxDuration limits a window of a scale set.
 const maxDuration = 8784 * time.Hour
 
 // asSchedule returns the schedule that does the same by the clock of the override's offset, or why none does.
@@ -115,12 +122,19 @@ func (o *override) asSchedule(name string, least int) (window map[string]any, pr
 	duration := o.end.Sub(o.start)
 	switch {
 	case !fits:
-		return nil, fmt.Sprintf("no Etc/GMT±n has the offset %s, as these have whole hours: a schedule at %q for %s, with minRunners %d and the time zone of a place as timeZone, does the same",
+		return nil, fmt.Sprintf("no Etc/GMT±n has the offset %s, as these have whole hours: a schedule at %q for %s, with "+
+			"minRunners %d and the time zone of a place as timeZone, does the same",
 			o.start.Format("-07:00"), cron(o.start, o.frequency), duration, least)
 	case duration > maxDuration:
 		return nil, fmt.Sprintf("a window stays open for %s at most", maxDuration)
 	}
-	return map[string]any{"name": name, "schedule": cron(o.start, o.frequency), "duration": duration.String(), "timeZone": zone, "minRunners": least}, ""
+	return map[string]any{
+		"name":       name,
+		"schedule":   cron(o.start, o.frequency),
+		"duration":   duration.String(),
+		"timeZone":   zone,
+		"minRunners": least,
+	}, ""
 }
 
 // cron returns the expression of a time, and of the same time by the clock of each further day, week, month or year.
@@ -151,10 +165,11 @@ func zoneOf(at time.Time) (zone string, fits bool) {
 	return fmt.Sprintf("Etc/GMT%+d", -hours), true
 }
 
-// maxCompared is how many overrides are compared with each other: nobody follows more.
+// maxCompared limits the overrides that are compared with each other: nobody follows more.
 const maxCompared = 20
 
-// sayOverlaps: of overrides in force at once ARC follows the first of the list, and a scale set the highest number.
+// sayOverlaps: of overrides in force at the same time ARC follows the first of the list, and a scale set the highest
+// number.
 func sayOverlaps(coming []override, now time.Time, notes *report.Notes) {
 	var pairs, places []string
 	compared := coming[:min(len(coming), maxCompared)]
@@ -170,11 +185,14 @@ func sayOverlaps(coming []override, now time.Time, notes *report.Notes) {
 		return
 	}
 	slices.Sort(places)
-	notes.NeedsLook("NoCounterpart", fmt.Sprintf("overrides overlap: %s. ARC follows the first of the list while several are in force; of open schedules the highest minRunners counts", finding.Listed(pairs, maxNamed)),
-		report.Advice{Whose: report.Installer, Fix: "change the windows if the lower number is meant"}, slices.Compact(places)...)
+	notes.NeedsLook("NoCounterpart",
+		fmt.Sprintf("overrides overlap: %s. ARC follows the first of the list while several are in force; of open "+
+			"schedules the highest minRunners counts", finding.Listed(pairs, maxNamed)),
+		report.Advice{Whose: report.Installer, Fix: "change the windows if the lower number is meant"},
+		slices.Compact(places)...)
 }
 
-// overlap reports whether two overrides are in force at once within the year after both have begun.
+// overlap reports whether two overrides are in force at the same time within the year after both have begun.
 func overlap(a, b *override, now time.Time) bool {
 	from := now
 	for _, begin := range []time.Time{a.start, b.start} {
@@ -197,7 +215,8 @@ func overlap(a, b *override, now time.Time) bool {
 	return false
 }
 
-// openings returns when an override comes into force in the year after a moment, and before it, if it is in force by then still or not.
+// openings returns the times at which an override comes into force in the year after a moment, and the last ones before
+// it, whether the override is still in force then or not.
 func (o *override) openings(from time.Time) (all []time.Time) {
 	const day = 24 * 60 * 60
 	elapsed := from.Unix() - o.start.Unix() // a time.Duration has room for 292 years only
@@ -216,7 +235,7 @@ func (o *override) openings(from time.Time) (all []time.Time) {
 	}
 	for n := max(0, int(first)-1); ; n++ {
 		at := o.start.AddDate(n*years, n*months, n*days)
-		if at.After(from.AddDate(1, 0, 0)) || !o.until.IsZero() && at.After(o.until) {
+		if at.After(from.AddDate(1, 0, 0)) || (!o.until.IsZero() && at.After(o.until)) {
 			return all
 		}
 		if months+years == 0 || at.Day() == o.start.Day() { // not every month has a 31st

@@ -7,20 +7,24 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// What variables of the runner are to ARC's image.
+// Variables of the runner by their use in ARC's image.
 var (
 	// switches turn off what GitHub's image doesn't do.
 	switches = []string{
-		"LOG_DEBUG_DISABLED", "LOG_NOTICE_DISABLED", "LOG_WARNING_DISABLED", "LOG_ERROR_DISABLED", "LOG_SUCCESS_DISABLED", "STARTUP_DELAY_IN_SECONDS",
-		"DISABLE_WAIT_FOR_DOCKER", "RUNNER_STATUS_UPDATE_HOOK", "RUNNER_ASSETS_DIR", "RUNNER_HOME", "UNITTEST", "DOCKER_ENABLED", "DOCKERD_IN_RUNNER",
+		"LOG_DEBUG_DISABLED", "LOG_NOTICE_DISABLED", "LOG_WARNING_DISABLED", "LOG_ERROR_DISABLED", "LOG_SUCCESS_DISABLED",
+		"STARTUP_DELAY_IN_SECONDS",
+		"DISABLE_WAIT_FOR_DOCKER", "RUNNER_STATUS_UPDATE_HOOK", "RUNNER_ASSETS_DIR", "RUNNER_HOME", "UNITTEST",
+		"DOCKER_ENABLED", "DOCKERD_IN_RUNNER",
 		"ARC_DOCKER_MTU_PROPAGATION",
 	}
-	// registration is what ARC's script registers the runner with.
+	// registration has the variables with which ARC's script registers the runner.
 	registration = []string{
-		"RUNNER_NAME", "RUNNER_TOKEN", "RUNNER_ORG", "RUNNER_REPO", "RUNNER_ENTERPRISE", "RUNNER_LABELS", "RUNNER_GROUP", "RUNNER_GROUPS", "RUNNER_WORKDIR",
+		"RUNNER_NAME", "RUNNER_TOKEN", "RUNNER_ORG", "RUNNER_REPO", "RUNNER_ENTERPRISE", "RUNNER_LABELS", "RUNNER_GROUP",
+		"RUNNER_GROUPS", "RUNNER_WORKDIR",
 		"RUNNER_EPHEMERAL", "RUNNER_FEATURE_FLAG_EPHEMERAL", "RUNNER_FEATURE_FLAG_ONCE", "GITHUB_URL",
 	}
-	// ofMode are variables that ARC sets after the user's, so that these have no effect. Those of the chart give way to the user's.
+	// ofMode are variables that ARC sets after the user's, so that these have no effect. Those of the chart give way to
+	// the user's.
 	ofMode = map[string][]string{
 		modeDind:       {"DOCKER_HOST"},
 		modeKubernetes: {"ACTIONS_RUNNER_CONTAINER_HOOKS", "ACTIONS_RUNNER_POD_NAME", "ACTIONS_RUNNER_JOB_NAMESPACE"},
@@ -32,7 +36,8 @@ var (
 // The addresses of Docker's networks, which ARC's image takes from both or not at all.
 const poolBase, poolSize = "DOCKER_DEFAULT_ADDRESS_POOL_BASE", "DOCKER_DEFAULT_ADDRESS_POOL_SIZE"
 
-// variables converts the variables of a container, other than those that were meant for ARC's image. The report names them, and not their values.
+// variables converts the variables of a container, other than those that were meant for ARC's image. The report names
+// them, and not their values.
 func (c *conversion) variables(part *legacy.Fields, key, target string) (variables []any) {
 	for _, entry := range part.Objects(key) {
 		name := entry.Text("name")

@@ -16,8 +16,11 @@ import (
 
 var claimsRead = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// claim adds a claim of the set that was created so long ago and, unless the pod's name is empty, a pod that mounts it and runs.
-func claim(name string, phase corev1.PersistentVolumeClaimPhase, age time.Duration, pod string) func(*snapshot.Snapshot) {
+// claim adds a claim of the set that was created so long ago and, unless the pod's name is empty, a pod that mounts it
+// and runs.
+func claim(
+	name string, phase corev1.PersistentVolumeClaimPhase, age time.Duration, pod string,
+) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
 		set := &s.Sets[0]
 		set.Now = claimsRead
@@ -30,8 +33,9 @@ func claim(name string, phase corev1.PersistentVolumeClaimPhase, age time.Durati
 		}
 		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 		set.Pods = append(set.Pods, corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: pod}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "cache", VolumeSource: source}}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			ObjectMeta: metav1.ObjectMeta{Name: pod},
+			Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "cache", VolumeSource: source}}},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 		})
 	}
 }
@@ -48,7 +52,8 @@ func deleted(since time.Duration) func(*snapshot.Snapshot) {
 func told(reason, message, claim string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
 		s.Sets[0].Warnings = append(s.Sets[0].Warnings, corev1.Event{
-			Type: corev1.EventTypeWarning, Reason: reason, Message: message, LastTimestamp: metav1.NewTime(claimsRead.Add(-time.Hour)),
+			Type: corev1.EventTypeWarning, Reason: reason, Message: message,
+			LastTimestamp:  metav1.NewTime(claimsRead.Add(-time.Hour)),
 			InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: claim},
 		})
 	}
@@ -79,7 +84,8 @@ func node(host string, ready corev1.ConditionStatus) func(*snapshot.Snapshot) {
 func leftClaim(name string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
 		s.LeftClaims = append(s.LeftClaims, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "runners", Name: name, Labels: map[string]string{v1alpha1.LabelScaleSetName: "former", v1alpha1.LabelScaleSetNamespace: "runners"},
+			Namespace: "runners", Name: name, Labels: map[string]string{v1alpha1.LabelScaleSetName: "former",
+				v1alpha1.LabelScaleSetNamespace: "runners"},
 		}})
 	}
 }
@@ -112,7 +118,8 @@ func TestClaims(t *testing.T) {
 			findings := Diagnose(healthy(test.changes...))
 			switch {
 			case test.reason == "" && len(findings) == 0:
-			case len(findings) != 1 || findings[0].Reason != test.reason || findings[0].Severity != test.severity || findings[0].Fix == "":
+			case len(findings) != 1 || findings[0].Reason != test.reason || findings[0].Severity != test.severity ||
+				findings[0].Fix == "":
 				t.Errorf("found %+v, want %s %s", findings, test.severity, test.reason)
 			case !strings.Contains(findings[0].Message, test.says):
 				t.Errorf("found %q, want %q", findings[0].Message, test.says)
@@ -121,23 +128,27 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// What runners wait for is why there are not more of them, and which claims are left is said with a command that can be copied.
+// There are not more runners because of what they wait for, and a command that can be copied shows which claims are
+// left.
 func TestClaimsExplainMissingRunners(t *testing.T) {
 	missing := func(s *snapshot.Snapshot) { s.Sets[0].Status.DesiredRunners = s.Sets[0].Status.CurrentRunners + 3 }
 	exhausted := condition(v1alpha1.ConditionVolumeClaimsReady, no, v1alpha1.ReasonVolumeClaimsExhausted)
-	if findings := Diagnose(healthy(missing, exhausted)); len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonVolumeClaimsExhausted {
+	if findings := Diagnose(healthy(missing, exhausted)); len(findings) != 1 ||
+		findings[0].Reason != v1alpha1.ReasonVolumeClaimsExhausted {
 		t.Errorf("found %+v", findings)
 	}
 	claims := func(s *snapshot.Snapshot) {
 		s.Sets[0].Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{}}
 		hard := corev1.ResourceList{corev1.ResourceRequestsStorage: resource.MustParse("10Gi")}
-		s.Sets[0].Quotas = []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "storage"}, Status: corev1.ResourceQuotaStatus{Hard: hard, Used: hard}}}
+		s.Sets[0].Quotas = []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "storage"},
+			Status: corev1.ResourceQuotaStatus{Hard: hard, Used: hard}}}
 	}
 	if findings := Diagnose(healthy(claims)); len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
 		t.Errorf("found %+v", findings)
 	}
 	findings := Diagnose(healthy(leftClaim("former-go-22222")))
-	if command := "kubectl -n runners delete persistentvolumeclaims -l "; len(findings) != 1 || !strings.Contains(findings[0].Fix, command) || !strings.Contains(findings[0].Fix, "=former") {
+	if command := "kubectl -n runners delete persistentvolumeclaims -l "; len(findings) != 1 ||
+		!strings.Contains(findings[0].Fix, command) || !strings.Contains(findings[0].Fix, "=former") {
 		t.Errorf("found %+v", findings)
 	}
 }

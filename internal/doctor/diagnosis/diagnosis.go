@@ -1,5 +1,5 @@
-// Package diagnosis finds in a snapshot of a cluster what may keep jobs from running. It is pure: a check is a function of a scale
-// set and what belongs to it.
+// Package diagnosis finds in a snapshot of a cluster what may keep jobs from running. It is pure: a check is a function
+// of a scale set and what belongs to it.
 package diagnosis
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
-// namedObjects is how many objects a finding names.
+// namedObjects limits the objects that a finding names.
 const namedObjects = 10
 
 // set is a scale set that is checked.
@@ -23,7 +23,13 @@ type set struct{ *snapshot.Set }
 
 // finding returns a finding about the set.
 func (s set) finding(severity finding.Severity, reason, message, fix string) finding.Finding {
-	return finding.Finding{Severity: severity, Object: "AutoscalingRunnerSet " + s.Namespace + "/" + s.Name, Reason: reason, Message: message, Fix: fix}
+	return finding.Finding{
+		Severity: severity,
+		Object:   "AutoscalingRunnerSet " + s.Namespace + "/" + s.Name,
+		Reason:   reason,
+		Message:  message,
+		Fix:      fix,
+	}
 }
 
 // condition returns a condition of the set if it has the status.

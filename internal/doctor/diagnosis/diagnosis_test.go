@@ -23,15 +23,20 @@ import (
 
 // healthy is a snapshot in which nothing is wrong and one job runs.
 func healthy(changes ...func(*snapshot.Snapshot)) *snapshot.Snapshot {
+	wanted := v1alpha1.EphemeralRunnerSetSpec{Replicas: 1, AssignedJobs: 1}
+	manager := appsv1.Deployment{Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}
+	manager.Namespace, manager.Name = "arc-systems", "arc"
 	s := &snapshot.Snapshot{
-		Managers: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-systems", Name: "arc"}, Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}},
-		Sets:     []snapshot.Set{{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: 1, AssignedJobs: 1}}}}},
+		Managers: []appsv1.Deployment{manager},
+		Sets:     []snapshot.Set{{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Spec: wanted}}}},
 		Unread:   map[string]error{},
 	}
 	set := &s.Sets[0]
 	set.Namespace, set.Name, set.Spec.GitHubConfigUrl = "runners", "linux", "https://github.com/acme"
-	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
-		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered,
+		v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
+		set.Status.Conditions = append(set.Status.Conditions,
+			metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
 	}
 	for _, change := range changes {
 		change(s)
@@ -62,9 +67,11 @@ func condition(about string, status metav1.ConditionStatus, reason string) func(
 // pod adds a pending pod whose runner container waits for the reason, or that has no node.
 func pod(reason string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
-		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "linux-runner-1"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "linux-runner-1"},
+			Status: corev1.PodStatus{Phase: corev1.PodPending}}
 		if reason == "Unschedulable" {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: "0/3 nodes"}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: reason, Message: "0/3 nodes"}}
 		} else {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 		}
@@ -74,7 +81,8 @@ func pod(reason string) func(*snapshot.Snapshot) {
 
 func runner(phase v1alpha1.EphemeralRunnerPhase, reason string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
-		s.Sets[0].Runners = append(s.Sets[0].Runners, v1alpha1.EphemeralRunner{Status: v1alpha1.EphemeralRunnerStatus{Phase: phase, Reason: reason}})
+		s.Sets[0].Runners = append(s.Sets[0].Runners,
+			v1alpha1.EphemeralRunner{Status: v1alpha1.EphemeralRunnerStatus{Phase: phase, Reason: reason}})
 	}
 }
 
@@ -110,7 +118,8 @@ func budgets(names ...string) func(*snapshot.Snapshot) {
 		s.Sets[0].Budgets = &policyv1.PodDisruptionBudgetList{}
 		for _, name := range names {
 			s.Sets[0].Budgets.Items = append(s.Sets[0].Budgets.Items, policyv1.PodDisruptionBudget{
-				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 			})
 		}
 	}
@@ -121,13 +130,15 @@ func warned(ago time.Duration) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
 		set := &s.Sets[0]
 		set.Now = time.Unix(100_000, 0)
-		set.Warnings = []corev1.Event{{Reason: "Evicted", LastTimestamp: metav1.NewTime(set.Now.Add(-ago)), Message: "node was low on memory"}}
+		set.Warnings = []corev1.Event{{Reason: "Evicted", LastTimestamp: metav1.NewTime(set.Now.Add(-ago)),
+			Message: "node was low on memory"}}
 	}
 }
 
 // The fix for a runner's sidecar is not the fix for the listener.
 func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
-	ofRunner, ofListener := fixOf(v1alpha1.ConditionRunnersPending, "CrashLoopBackOff"), fixOf(v1alpha1.ConditionListenerReady, "CrashLoopBackOff")
+	ofRunner, ofListener := fixOf(v1alpha1.ConditionRunnersPending, "CrashLoopBackOff"),
+		fixOf(v1alpha1.ConditionListenerReady, "CrashLoopBackOff")
 	if !strings.Contains(ofRunner, "runner's pod") || !strings.Contains(ofListener, "listener's pod") {
 		t.Errorf("of a runner %q, of a listener %q", ofRunner, ofListener)
 	}
@@ -136,10 +147,12 @@ func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
 // Nobody is told to change the template because pods or nodes are taken away, or refused by a node.
 func TestFixOfDisruptionsBlamesTheCluster(t *testing.T) {
 	for reason, part := range map[string]string{
-		"PreemptionByScheduler": "priorityClassName", "Preempted": "priorityClassName", "DeletionByPodGC": "nodes", "NodeLost": "nodes", "Terminated": "nodes",
-		"EvictionByEvictionAPI": "drain", "OutOfcpu": "kubelet", "OutOfexample.com/gpu": "kubelet", "UnexpectedAdmissionError": "device plugin",
+		"PreemptionByScheduler": "priorityClassName", "Preempted": "priorityClassName", "DeletionByPodGC": "nodes",
+		"NodeLost": "nodes", "Terminated": "nodes", "EvictionByEvictionAPI": "drain", "OutOfcpu": "kubelet",
+		"OutOfexample.com/gpu": "kubelet", "UnexpectedAdmissionError": "device plugin",
 	} {
-		if fix := fixOf(v1alpha1.ConditionRunnersPending, reason); !strings.HasPrefix(fix, "wait:") || !strings.Contains(fix, part) || fix != fixOfPod(reason) {
+		if fix := fixOf(v1alpha1.ConditionRunnersPending, reason); !strings.HasPrefix(fix, "wait:") ||
+			!strings.Contains(fix, part) || fix != fixOfPod(reason) {
 			t.Errorf("%s: %q, of the runner %q; want to wait, and %q", reason, fix, fixOfPod(reason), part)
 		}
 	}
@@ -147,9 +160,11 @@ func TestFixOfDisruptionsBlamesTheCluster(t *testing.T) {
 
 func TestFixOfDroppedLabelsFitsTheAddress(t *testing.T) {
 	for address, want := range map[string]string{
-		"https://github.com/acme": "install it again", "https://acme.ghe.com/acme": "install it again", "https://ghes.example/acme": "upgrade GitHub Enterprise Server",
+		"https://github.com/acme": "install it again", "https://acme.ghe.com/acme": "install it again",
+		"https://ghes.example/acme": "upgrade GitHub Enterprise Server",
 	} {
-		findings := Diagnose(healthy(condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped"), func(s *snapshot.Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = address }))
+		findings := Diagnose(healthy(condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped"),
+			func(s *snapshot.Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = address }))
 		if len(findings) != 1 || !strings.Contains(findings[0].Fix, want) {
 			t.Errorf("%s: findings %+v, want the fix %q", address, findings, want)
 		}
@@ -203,7 +218,8 @@ func TestOneFindingHasTheLimit(t *testing.T) {
 	} {
 		s := healthy(test.changes...)
 		found := checkLimits(set{&s.Sets[0]})
-		if len(found) != 1 || found[0].Reason != test.reason || !strings.Contains(found[0].Message, test.number) || found[0].Fix == "" {
+		if len(found) != 1 || found[0].Reason != test.reason || !strings.Contains(found[0].Message, test.number) ||
+			found[0].Fix == "" {
 			t.Errorf("%s: %+v, want one, %s: %q", name, found, test.reason, test.number)
 		}
 	}
@@ -297,7 +313,8 @@ func TestDiagnose(t *testing.T) {
 
 // One cause shows in several places, for example in two conditions and a runner.
 func TestACauseIsToldOnce(t *testing.T) {
-	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized"), condition(v1alpha1.ConditionScaleSetRegistered, no, "Unauthorized"),
+	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized"),
+		condition(v1alpha1.ConditionScaleSetRegistered, no, "Unauthorized"),
 		condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet"), runner("", "Unauthorized")))
 	if len(findings) != 1 {
 		t.Errorf("found %+v, want one finding", findings)
@@ -308,7 +325,8 @@ func TestACauseIsToldOnce(t *testing.T) {
 func TestWhatToDoIsToldOnce(t *testing.T) {
 	const advice = "create it on GitHub, or correct runnerGroup"
 	s := healthy(condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound))
-	meta.FindStatusCondition(s.Sets[0].Status.Conditions, v1alpha1.ConditionScaleSetRegistered).Message = "no such group; " + advice
+	registered := meta.FindStatusCondition(s.Sets[0].Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
+	registered.Message = "no such group; " + advice
 	if findings := Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" || findings[0].Fix != advice {
 		t.Errorf("found %+v, want %q told once", findings, advice)
 	}
@@ -316,7 +334,8 @@ func TestWhatToDoIsToldOnce(t *testing.T) {
 
 // Conditions lag behind: a pod that failed to pull its image a second ago may be backing off by now.
 func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
-	findings := Diagnose(healthy(pod("ErrImagePull"), condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")))
+	findings := Diagnose(healthy(pod("ErrImagePull"),
+		condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")))
 	if len(findings) != 1 || findings[0].Reason != "ErrImagePull" {
 		t.Errorf("found %+v, want the pod's reason alone", findings)
 	}
@@ -333,50 +352,15 @@ func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
 
 func TestFindingsOfOneReasonAreCounted(t *testing.T) {
 	findings := Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
-	if len(findings) != 2 || !strings.HasPrefix(findings[0].Message, "2 runners wait, while 0 have a node; for example linux-runner-1: 0/3 nodes") {
+	if len(findings) != 2 || !strings.HasPrefix(findings[0].Message,
+		"2 runners wait, while 0 have a node; for example linux-runner-1: 0/3 nodes") {
 		t.Errorf("found %+v, want one finding for each reason, with its count", findings)
 	}
 }
 
 func unreadableObject(kind string) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
-		s.Unreadable = append(s.Unreadable, &informer.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux", Cause: "no duration"})
-	}
-}
-
-// vaulted adds a set in a namespace that reads a vault.
-func vaulted(namespace string) func(*snapshot.Snapshot) {
-	return func(s *snapshot.Snapshot) {
-		set := snapshot.Set{AutoscalingRunnerSet: *s.Sets[0].DeepCopy()}
-		set.Namespace = namespace
-		set.Spec.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault, AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{ClientID: "app"}}
-		s.Sets = append(s.Sets, set)
-	}
-}
-
-// Sets of one namespace may share an application, and with a list of vaults any may.
-func TestSharedVaultIdentityIsFineIfItIsLimited(t *testing.T) {
-	list := func(argument string) func(*snapshot.Snapshot) {
-		return func(s *snapshot.Snapshot) {
-			s.Managers[0].Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--log-level=info", argument}}}
-		}
-	}
-	for name, test := range map[string]struct {
-		changes []func(*snapshot.Snapshot)
-		want    bool
-	}{
-		"two namespaces":              {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b")}, true},
-		"two sets of one":             {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("a")}, false},
-		"with a list":                 {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), list(`--vaults=[{}]`)}, false},
-		"with an empty list":          {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), list("--vaults=[]")}, true},
-		"the manager can't be looked": {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), func(s *snapshot.Snapshot) { s.Managers = nil }}, false},
-	} {
-		found := false
-		for _, f := range Diagnose(healthy(test.changes...)) {
-			found = found || f.Reason == "SharedVaultIdentity" && strings.Contains(f.Message, "a, b")
-		}
-		if found != test.want {
-			t.Errorf("%s: found %t", name, found)
-		}
+		s.Unreadable = append(s.Unreadable, &informer.UnreadableError{Kind: kind, Namespace: "runners", Name: "linux",
+			Cause: "no duration"})
 	}
 }

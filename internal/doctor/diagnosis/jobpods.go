@@ -16,24 +16,28 @@ import (
 )
 
 const (
-	// podRejections is what the kubelet's reasons begin with if a pod that was bound to its node doesn't fit there.
+	// podRejections begins the kubelet's reasons if a pod that was bound to its node doesn't fit there.
 	podRejections = "OutOf"
 	// makeRoom is for job pods that don't fit.
-	makeRoom = "job pods of mode kubernetes run on their runner's node: make the requests in containerMode.kubernetesModeHookTemplate smaller, " +
+	makeRoom = "job pods of mode kubernetes run on their runner's node: make the requests in " +
+		"containerMode.kubernetesModeHookTemplate smaller, " +
 		"or have the runner's own requests keep room there"
 	// askScheduler is for job pods that were bound without being asked for.
-	askScheduler = "; with ACTIONS_RUNNER_USE_KUBE_SCHEDULER=true in the runner's env they wait for room instead of failing their job (docs/container-modes.md)"
-	protectJobs  = "upgrade the scale set's chart, which adds them to kubernetesModeHookTemplate; a ConfigMap of your own needs them, too (docs/container-modes.md)"
+	askScheduler = "; with ACTIONS_RUNNER_USE_KUBE_SCHEDULER=true in the runner's env they wait for room instead of " +
+		"failing their job (docs/container-modes.md)"
+	protectJobs = "upgrade the scale set's chart, which adds them to kubernetesModeHookTemplate; a ConfigMap of your " +
+		"own needs them, too (docs/container-modes.md)"
 )
 
-// jobPodLabels and jobPodAnnotations are what the chart gives to job pods. A key that somebody has set to another value is
-// their choice.
+// jobPodLabels and jobPodAnnotations are those that the chart gives to job pods. A key that somebody has set to another
+// value is their choice.
 var (
 	jobPodLabels      = []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelRunnerBusy}
 	jobPodAnnotations = []string{v1alpha1.AnnotationDoNotDisrupt, v1alpha1.AnnotationSafeToEvict}
 )
 
-// checkJobPods reports pods of container hooks that wait, that their node rejected, or that nothing protects from eviction.
+// checkJobPods reports pods of container hooks that wait, that their node rejected, or that nothing protects from
+// eviction.
 func checkJobPods(s set) []finding.Finding {
 	waits, rejections := map[string]*tally{}, map[string]*tally{}
 	for i := range s.JobPods {
@@ -47,14 +51,17 @@ func checkJobPods(s set) []finding.Finding {
 	// The hooks delete a rejected pod within seconds; the kubelet's Event stays.
 	for i := range s.Warnings {
 		event := &s.Warnings[i]
-		if pod := event.InvolvedObject.Name; s.Now.Sub(lastSeen(event)) <= recently && rejectsJobPod(event) && !s.HasJobPod(pod) {
+		if pod := event.InvolvedObject.Name; s.Now.Sub(lastSeen(event)) <= recently && rejectsJobPod(event) &&
+			!s.HasJobPod(pod) {
 			add(rejections, event.Reason, pod, event.Message)
 		}
 	}
 	var findings []finding.Finding
 	for _, reason := range slices.Sorted(maps.Keys(rejections)) {
 		t := rejections[reason]
-		findings = append(findings, s.ofJobPod(finding.Warning, t, reason, finding.Counted(t.count, "job pod was rejected by its runner's node", "job pods were rejected by their runners' nodes"), makeRoom+askScheduler))
+		findings = append(findings, s.ofJobPod(finding.Warning, t, reason,
+			finding.Counted(t.count, "job pod was rejected by its runner's node",
+				"job pods were rejected by their runners' nodes"), makeRoom+askScheduler))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(waits)) {
 		t, fix := waits[reason], fixOfPod(reason)
@@ -66,7 +73,8 @@ func checkJobPods(s set) []finding.Finding {
 		default:
 			fix = makeRoom
 		}
-		findings = append(findings, s.ofJobPod(finding.Problem, t, reason, finding.Counted(t.count, "job pod waits", "job pods wait"), fix))
+		findings = append(findings, s.ofJobPod(finding.Problem, t, reason,
+			finding.Counted(t.count, "job pod waits", "job pods wait"), fix))
 	}
 	return append(findings, unprotectedJobPods(s)...)
 }
@@ -77,7 +85,8 @@ func rejectsJobPod(event *corev1.Event) bool {
 	return pod.Kind == "Pod" && kube.IsJobPodName(pod.Name) && strings.HasPrefix(event.Reason, podRejections)
 }
 
-// ofJobPod returns a finding about the job pod that is the example: its runner's own pod may have one with the same reason.
+// ofJobPod returns a finding about the job pod that is the example: its runner's own pod may have one with the same
+// reason.
 func (s set) ofJobPod(severity finding.Severity, t *tally, reason, what, fix string) finding.Finding {
 	return finding.Finding{Severity: severity, Object: "Pod " + s.Namespace + "/" + t.example, Reason: reason,
 		Message: fmt.Sprintf("%s, for example %s: %s", what, t.example, cmp.Or(t.message, reason)), Fix: fix}
@@ -99,10 +108,13 @@ func unprotectedJobPods(s set) []finding.Finding {
 	_, template := kube.RunnerEnv(&s.Spec.Template.Spec, kube.EnvHookTemplate)
 	switch {
 	case count > 0:
-		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected", fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
-			finding.Counted(count, "job pod has", "job pods have"), strings.Join(slices.Sorted(maps.Keys(missing)), ", ")), protectJobs)}
+		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
+			fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
+				finding.Counted(count, "job pod has", "job pods have"), strings.Join(slices.Sorted(maps.Keys(missing)), ", ")),
+			protectJobs)}
 	case s.UsesContainerHooks() && !template:
-		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected", "job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs", protectJobs)}
+		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
+			"job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs", protectJobs)}
 	}
 	return nil
 }
@@ -117,7 +129,7 @@ func lacking(of map[string]string, keys []string) (lacks []string) {
 	return lacks
 }
 
-// recently is how old a warning may be to be reported.
+// A warning is reported until it is older than recently.
 const recently = 15 * time.Minute
 
 // checkEvents reports recent warnings that no other finding covers: what went wrong lately and may happen again.
@@ -132,14 +144,17 @@ func checkEvents(s set) []finding.Finding {
 		add(reasons, event.Reason, event.InvolvedObject.Kind+" "+event.InvolvedObject.Name, event.Message)
 		if at.After(latest[event.Reason]) {
 			latest[event.Reason] = at
-			reasons[event.Reason].example, reasons[event.Reason].message = event.InvolvedObject.Kind+" "+event.InvolvedObject.Name, event.Message
+			reasons[event.Reason].example, reasons[event.Reason].message = event.InvolvedObject.Kind+" "+
+				event.InvolvedObject.Name, event.Message
 		}
 	}
 	var findings []finding.Finding
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
-		findings = append(findings, s.finding(finding.Info, reason, fmt.Sprintf("%s in the last %d minutes, the last %s ago on %s: %s",
-			finding.Counted(t.count, "warning", "warnings"), int(recently.Minutes()), s.Now.Sub(latest[reason]).Round(time.Second), t.example, t.message),
+		findings = append(findings, s.finding(finding.Info, reason,
+			fmt.Sprintf("%s in the last %d minutes, the last %s ago on %s: %s",
+				finding.Counted(t.count, "warning", "warnings"), int(recently.Minutes()),
+				s.Now.Sub(latest[reason]).Round(time.Second), t.example, t.message),
 			"nothing, unless it happens again; run kubectl describe on the object to see its Events"))
 	}
 	return findings

@@ -19,9 +19,11 @@ const jobRunner = "linux-abcde-runner-fghij"
 // hooked gives the set runners that run jobs in pods of their own, with a template of these pods or without.
 func hooked(template bool) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
-		runner := corev1.Container{Name: "runner", Env: []corev1.EnvVar{{Name: "ACTIONS_RUNNER_CONTAINER_HOOKS", Value: "/home/runner/k8s/index.js"}}}
+		runner := corev1.Container{Name: "runner",
+			Env: []corev1.EnvVar{{Name: "ACTIONS_RUNNER_CONTAINER_HOOKS", Value: "/home/runner/k8s/index.js"}}}
 		if template {
-			runner.Env = append(runner.Env, corev1.EnvVar{Name: "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE", Value: "/template.yaml"})
+			runner.Env = append(runner.Env, corev1.EnvVar{Name: "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE",
+				Value: "/template.yaml"})
 		}
 		s.Sets[0].Spec.Template.Spec.Containers = []corev1.Container{runner}
 		s.Sets[0].RunnerSets[0].Name, s.Sets[0].Now = "linux-abcde", time.Now()
@@ -30,12 +32,15 @@ func hooked(template bool) func(*snapshot.Snapshot) {
 
 // jobPod returns a pod as the hooks make it, with what the chart adds if it is protected.
 func jobPod(suffix string, protected bool, status corev1.PodStatus) corev1.Pod {
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: jobRunner + suffix, Labels: map[string]string{"runner-pod": jobRunner}}, Status: status}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: jobRunner + suffix,
+		Labels: map[string]string{"runner-pod": jobRunner}}, Status: status}
 	if protected {
-		for _, key := range []string{"actions.github.com/scale-set-name", "actions.github.com/scale-set-namespace", "actions.github.com/runner-busy"} {
+		for _, key := range []string{"actions.github.com/scale-set-name", "actions.github.com/scale-set-namespace",
+			"actions.github.com/runner-busy"} {
 			pod.Labels[key] = "linux"
 		}
-		pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "2h", "cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+		pod.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "2h",
+			"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 	}
 	return pod
 }
@@ -43,14 +48,16 @@ func jobPod(suffix string, protected bool, status corev1.PodStatus) corev1.Pod {
 // ofStep makes it the pod of a Job, which has what the template says but not the label of the hooks.
 func ofStep(pod corev1.Pod) corev1.Pod {
 	delete(pod.Labels, "runner-pod")
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: jobRunner + "-step-01234567", Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job",
+		Name: jobRunner + "-step-01234567", Controller: new(true)}}
 	return pod
 }
 
 func TestJobPods(t *testing.T) {
 	running := corev1.PodStatus{Phase: corev1.PodRunning}
-	unschedulable := corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-		Reason: "Unschedulable", Message: "Insufficient cpu"}}}
+	unschedulable := corev1.PodStatus{Phase: corev1.PodPending,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: "Unschedulable", Message: "Insufficient cpu"}}}
 	creating := corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}}
 	for title, test := range map[string]struct {
@@ -101,7 +108,8 @@ func TestJobPods(t *testing.T) {
 				t.Fatalf("found %+v, want 1", findings)
 			}
 			f := findings[0]
-			if got := strings.Join([]string{string(f.Severity), f.Reason, f.Object}, " "); got != test.want || !strings.Contains(f.Fix, test.fix) {
+			if got := strings.Join([]string{string(f.Severity), f.Reason, f.Object}, " "); got != test.want ||
+				!strings.Contains(f.Fix, test.fix) {
 				t.Errorf("found %s: %s; to do: %s", got, f.Message, f.Fix)
 			}
 		})
@@ -110,23 +118,28 @@ func TestJobPods(t *testing.T) {
 
 // The hooks have deleted the rejected pod by the time that anybody looks.
 func TestRejectedJobPodIsKnownByItsEvent(t *testing.T) {
-	event := corev1.Event{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory", LastTimestamp: metav1.Now(),
+	event := corev1.Event{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory",
+		LastTimestamp:  metav1.Now(),
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: jobRunner + "-workflow"}}
 	findings := Diagnose(healthy(hooked(true), func(s *snapshot.Snapshot) { s.Sets[0].Warnings = []corev1.Event{event} }))
-	if len(findings) != 1 || findings[0].Reason != "OutOfmemory" || findings[0].Severity != finding.Warning || !strings.Contains(findings[0].Message, "1 job pod was rejected") {
+	if len(findings) != 1 || findings[0].Reason != "OutOfmemory" || findings[0].Severity != finding.Warning ||
+		!strings.Contains(findings[0].Message, "1 job pod was rejected") {
 		t.Errorf("found %+v", findings)
 	}
 }
 
 // The usual image ends with code 0, too, if it can't write its work folder.
 func TestAdviceNamesTheGroupOfTheWorkVolume(t *testing.T) {
-	snapshot := healthy(hooked(true), condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRunnerExitedWithoutJob))
+	snapshot := healthy(hooked(true), condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue,
+		v1alpha1.ReasonRunnerExitedWithoutJob))
 	pod := &snapshot.Sets[0].Spec.Template.Spec
-	pod.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+	pod.Volumes = []corev1.Volume{{Name: "work",
+		VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "work", MountPath: "/home/runner/_work"}}
 	for _, group := range []*int64{nil, new(int64(1001))} {
 		pod.SecurityContext = &corev1.PodSecurityContext{FSGroup: group}
-		if findings := Diagnose(snapshot); len(findings) != 1 || strings.Contains(findings[0].Fix, "fsGroup") != (group == nil) {
+		if findings := Diagnose(snapshot); len(findings) != 1 ||
+			strings.Contains(findings[0].Fix, "fsGroup") != (group == nil) {
 			t.Errorf("with fsGroup %v: %+v", group, findings)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// maximum is what the scale set asks for at most: nil is any number.
+// maximum is the highest number for which the scale set asks: nil means any number.
 type maximum struct {
 	number *int
 	// name says which number it is, period until when, and advice how it gets higher.
@@ -28,7 +28,8 @@ func askedFor(s set) maximum {
 	asked := maximum{number: s.Spec.MaxRunners, name: "maxRunners", advice: "raise maxRunners"}
 	scheduled := false
 	for _, schedule := range s.Spec.Schedules {
-		if schedule.MaxRunners == nil || !slices.Contains(s.Status.ActiveSchedules, schedule.Name) || scheduled && *schedule.MaxRunners >= *asked.number {
+		if schedule.MaxRunners == nil || !slices.Contains(s.Status.ActiveSchedules, schedule.Name) ||
+			(scheduled && *schedule.MaxRunners >= *asked.number) {
 			continue
 		}
 		scheduled = true
@@ -41,10 +42,12 @@ func askedFor(s set) maximum {
 	return asked
 }
 
-// limitChecks are those of each kind of limit. What else is wrong with runners, other checks report.
+// limitChecks are those of each kind of limit. Other checks report what else is wrong with runners.
 var limitChecks = map[limits.Kind]func(set) []finding.Finding{
-	limits.NoJobs: takesNoJobs, limits.Nodes: nodeLimit, limits.Quota: quotaLimit, limits.Claims: claimLimit, limits.Starts: registrationLimit,
-	limits.Pace: startLimit, limits.Announced: announcedLimit, limits.Ceiling: managersLimit, limits.Maximum: maxRunnersLimit,
+	limits.NoJobs: takesNoJobs, limits.Nodes: nodeLimit, limits.Quota: quotaLimit, limits.Claims: claimLimit,
+	limits.Starts: registrationLimit,
+	limits.Pace:   startLimit, limits.Announced: announcedLimit, limits.Ceiling: managersLimit,
+	limits.Maximum: maxRunnersLimit,
 }
 
 // checkLimits answers why there are not more runners, in one finding: the first limit that holds.
@@ -66,10 +69,12 @@ func takesNoJobs(s set) []finding.Finding {
 	case s.Drained():
 		return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonDrained,
 			"the scale set is drained: it takes 0 jobs, and its listener has no session; jobs that it has been assigned run",
-			fmt.Sprintf("to have it take jobs again, kubectl -n %s annotate autoscalingrunnerset %s %s-", s.Namespace, s.Name, v1alpha1.AnnotationDrained))}
+			fmt.Sprintf("to have it take jobs again, kubectl -n %s annotate autoscalingrunnerset %s %s-", s.Namespace, s.Name,
+				v1alpha1.AnnotationDrained))}
 	case asked.number != nil && *asked.number == 0:
 		return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonMaxRunnersZero,
-			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish", asked.advice)}
+			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish",
+			asked.advice)}
 	}
 	return nil
 }
@@ -84,7 +89,7 @@ func nodeLimit(s set) []finding.Finding {
 		case why == corev1.PodReasonUnschedulable || why == corev1.PodReasonSchedulingGated:
 			reason, waiting.message = cmp.Or(reason, why), cmp.Or(waiting.message, message)
 			waiting.example, waiting.count = cmp.Or(waiting.example, pod.Name), waiting.count+1
-		case pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
+		case pod.Status.Phase == corev1.PodRunning || (pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""):
 			placed++
 		}
 	}
@@ -92,12 +97,14 @@ func nodeLimit(s set) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Problem, reason, fmt.Sprintf("%s, while %d have a node; for example %s: %s",
-		finding.Counted(waiting.count, "runner waits", "runners wait"), placed, waiting.example, cmp.Or(waiting.message, reason)), fixOfPod(reason))}
+		finding.Counted(waiting.count, "runner waits", "runners wait"), placed, waiting.example,
+		cmp.Or(waiting.message, reason)), fixOfPod(reason))}
 }
 
 // quotaLimit: a ResourceQuota refuses objects, or would refuse the next ones.
 func quotaLimit(s set) []finding.Finding {
-	refused, full := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)), fullQuotas(s)
+	refused, full := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)),
+		fullQuotas(s)
 	if len(refused) == 0 || len(full) == 0 {
 		return append(refused, full...)
 	}
@@ -127,13 +134,15 @@ func registrationLimit(s set) []finding.Finding {
 	if waiting == 0 {
 		return nil
 	}
-	return []finding.Finding{s.finding(finding.Problem, reason, strings.TrimSuffix(fmt.Sprintf("%s for a registration from GitHub, while %d have one: %s",
-		finding.Counted(waiting, "runner waits", "runners wait"), registered, message), ": "), fixOfPod(reason))}
+	return []finding.Finding{s.finding(finding.Problem, reason,
+		strings.TrimSuffix(fmt.Sprintf("%s for a registration from GitHub, while %d have one: %s",
+			finding.Counted(waiting, "runner waits", "runners wait"), registered, message), ": "), fixOfPod(reason))}
 }
 
-// registrationReasons are why a runner has no registration yet.
+// registrationReasons are those for which a runner has no registration yet.
 var registrationReasons = []string{
-	v1alpha1.ReasonRateLimited, v1alpha1.ReasonRegistrationFailed, v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonRunnerNameTaken,
+	v1alpha1.ReasonRateLimited, v1alpha1.ReasonRegistrationFailed, v1alpha1.ReasonGitHubUnavailable,
+	v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonRunnerNameTaken,
 }
 
 // startLimit: runners are held back.
@@ -144,7 +153,8 @@ func startLimit(s set) []finding.Finding {
 // announcedLimit: with capacity.mode Placement GitHub has assigned as many jobs as it was told that there is room for.
 func announcedLimit(s set) []finding.Finding {
 	limited, runnerSet := s.condition(v1alpha1.ConditionCapacityLimited, metav1.ConditionTrue), s.RunnerSet()
-	if limited == nil || runnerSet == nil || runnerSet.Status.Capacity == nil || runnerSet.Spec.AssignedJobs < *runnerSet.Status.Capacity {
+	if limited == nil || runnerSet == nil || runnerSet.Status.Capacity == nil ||
+		runnerSet.Spec.AssignedJobs < *runnerSet.Status.Capacity {
 		return nil
 	}
 	return s.fromCondition(finding.Warning, limited)
@@ -154,13 +164,15 @@ func announcedLimit(s set) []finding.Finding {
 func managersLimit(s set) []finding.Finding {
 	asked, runnerSet := askedFor(s), s.RunnerSet()
 	if runnerSet == nil || runnerSet.Spec.MaxRunners == nil || *runnerSet.Spec.MaxRunners > runnerSet.Spec.AssignedJobs ||
-		asked.number != nil && *asked.number <= *runnerSet.Spec.MaxRunners {
+		(asked.number != nil && *asked.number <= *runnerSet.Spec.MaxRunners) {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
 		fmt.Sprintf("the manager allows the scale set %s, with %s; more jobs wait on GitHub",
-			finding.Counted(*runnerSet.Spec.MaxRunners, "runner", "runners"), finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
-		"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's administrator decides, "+
+			finding.Counted(*runnerSet.Spec.MaxRunners, "runner", "runners"),
+			finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
+		"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's "+
+			"administrator decides, "+
 			"or maxRunners less the runners of a former template")}
 }
 
@@ -171,12 +183,13 @@ func maxRunnersLimit(s set) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonMaxRunnersReached,
-		fmt.Sprintf("%s of %d%s is reached, with %s; more jobs wait on GitHub", asked.name, *asked.number, asked.period, finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
+		fmt.Sprintf("%s of %d%s is reached, with %s; more jobs wait on GitHub", asked.name, *asked.number, asked.period,
+			finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
 		asked.advice+", or wait for a runner to finish")}
 }
 
-// fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for all resources:
-// if a quota is raised for one of them only, runners wait for the next.
+// fullQuotas reports ResourceQuotas that are used up for resources that the set's runners need. It is one finding for
+// all resources: if a quota is raised for one of them only, runners wait for the next.
 func fullQuotas(s set) []finding.Finding {
 	var full []string
 	for i := range s.Quotas {
@@ -187,19 +200,22 @@ func fullQuotas(s set) []finding.Finding {
 	if len(full) == 0 {
 		return nil
 	}
-	return []finding.Finding{s.finding(finding.Warning, "QuotaUsedUp", strings.Join(full, "; "), "raise the quota, or lower maxRunners or the runners' requests")}
+	return []finding.Finding{s.finding(finding.Warning, "QuotaUsedUp", strings.Join(full, "; "),
+		"raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usesClaims reports whether runners need volume claims: each one of its own, as in mode kubernetes, or one of those that outlive runners.
+// usesClaims reports whether runners need volume claims: each one of its own, as in mode kubernetes, or one of those
+// that outlive runners.
 func usesClaims(s set) bool {
-	return len(s.Spec.VolumeClaimTemplates) > 0 || slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
+	return len(s.Spec.VolumeClaimTemplates) > 0 ||
+		slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 }
 
 // usedUp returns the resources of a quota that have nothing left for a runner, with or without volume claims.
 func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
 	for _, resource := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
 		hard, used := quota.Status.Hard[resource], quota.Status.Used[resource]
-		if (ofRunners(resource) || claims && ofClaims(resource)) && !hard.IsZero() && used.Cmp(hard) >= 0 {
+		if (ofRunners(resource) || (claims && ofClaims(resource))) && !hard.IsZero() && used.Cmp(hard) >= 0 {
 			full = append(full, fmt.Sprintf("%s of %s %s", used.String(), hard.String(), resource))
 		}
 	}
@@ -208,20 +224,22 @@ func usedUp(quota *corev1.ResourceQuota, claims bool) (full []string) {
 
 // runnerResources are the resources of a ResourceQuota that a runner, its pod and its Secret count against.
 var runnerResources = []corev1.ResourceName{
-	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets", "count/ephemeralrunners.actions.github.com",
+	corev1.ResourcePods, "count/pods", corev1.ResourceSecrets, "count/secrets",
+	"count/ephemeralrunners.actions.github.com",
 	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
 	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
 	corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
 }
 
-// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended resource, whose name
-// contains a domain and for which quotas limit requests only.
+// ofRunners reports whether runners count against a resource of a quota: one of the above, or an extended resource,
+// whose name contains a domain and for which quotas limit requests only.
 func ofRunners(resource corev1.ResourceName) bool {
 	name, requests := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
-	return requests && strings.Contains(name, "/") || slices.Contains(runnerResources, resource)
+	return (requests && strings.Contains(name, "/")) || slices.Contains(runnerResources, resource)
 }
 
-// ofClaims reports whether volume claims, of any storage class or of a certain one, count against a resource of a quota.
+// ofClaims reports whether volume claims, of any storage class or of a certain one, count against a resource of a
+// quota.
 func ofClaims(resource corev1.ResourceName) bool {
 	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
 		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")

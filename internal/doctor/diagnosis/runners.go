@@ -47,12 +47,14 @@ func checkPendingRunners(s set) []finding.Finding {
 		}
 		problem = problem || severity == finding.Problem
 		findings = append(findings, s.finding(severity, reason,
-			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner waits", "runners wait"), t.example, cmp.Or(t.message, reason)), fixOfPod(reason)))
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner waits", "runners wait"), t.example,
+				cmp.Or(t.message, reason)), fixOfPod(reason)))
 	}
 	if problem { // the condition is about one of these, perhaps with the reason that it had a moment ago
 		return findings
 	}
-	return append(findings, s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
+	return append(findings, s.fromCondition(finding.Problem,
+		s.condition(v1alpha1.ConditionRunnersPending, metav1.ConditionTrue))...)
 }
 
 // passing reports whether a pod with this reason is still starting normally.
@@ -60,10 +62,10 @@ func passing(reason string) bool {
 	return slices.Contains([]string{"ContainerCreating", "PodInitializing", v1alpha1.ReasonPending}, reason)
 }
 
-// pendingReason returns the scheduler's or the kubelet's reason why the pod's containers don't run, or "" if the pod runs or has
-// ended.
+// pendingReason returns the scheduler's or the kubelet's reason why the pod's containers don't run, or "" if the pod
+// runs or has ended.
 func pendingReason(pod *corev1.Pod) (reason, message string) {
-	if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" || pod.DeletionTimestamp != nil {
+	if (pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "") || pod.DeletionTimestamp != nil {
 		return "", ""
 	}
 	if reason, message := podstatus.WhyUnplaced(pod); reason != "" {
@@ -92,12 +94,14 @@ func checkFailedRunners(s set) []finding.Finding {
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
 		findings = append(findings, s.finding(finding.Warning, reason,
-			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner failed", "runners failed"), t.example, cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner failed", "runners failed"), t.example,
+				cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
 	}
 	return findings
 }
 
-// checkLostJobs reports the lost jobs whose runners are still there, in one finding with an example and a fix for each cause.
+// checkLostJobs reports the lost jobs whose runners are still there, in one finding with an example and a fix for each
+// cause.
 func checkLostJobs(s set) []finding.Finding {
 	causes, total := map[string]*tally{}, 0
 	for i := range s.Runners {
@@ -115,12 +119,15 @@ func checkLostJobs(s set) []finding.Finding {
 	}
 	for _, cause := range slices.Sorted(maps.Keys(causes)) {
 		t := causes[cause]
-		messages = append(messages, fmt.Sprintf("%d %s, for example of runner %s: %s", t.count, cause, t.example, cmp.Or(t.message, "no message")))
-		fixes = append(fixes, fmt.Sprintf("%s: %s", cause, cmp.Or(lostFixes[v1alpha1.LostCause(cause)], lostFixes[v1alpha1.LostCauseUnknown])))
+		messages = append(messages, fmt.Sprintf("%d %s, for example of runner %s: %s", t.count, cause, t.example,
+			cmp.Or(t.message, "no message")))
+		fixes = append(fixes, fmt.Sprintf("%s: %s", cause,
+			cmp.Or(lostFixes[v1alpha1.LostCause(cause)], lostFixes[v1alpha1.LostCauseUnknown])))
 	}
 	message := fmt.Sprintf("%s in the last hour (%d since the scale set exists): %s",
 		finding.Counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
-	return []finding.Finding{s.finding(finding.Warning, "JobLost", message, strings.Join(fixes, "; ")+"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
+	return []finding.Finding{s.finding(finding.Warning, "JobLost", message, strings.Join(fixes, "; ")+
+		"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
 }
 
 // rerunsOf says what becomes of the lost jobs, with an example of those that are not run again; "" if none is to be.
@@ -132,24 +139,29 @@ func rerunsOf(s set) string {
 		}
 	}
 	var parts []string
-	for _, state := range []v1alpha1.RerunState{v1alpha1.RerunWanted, v1alpha1.RerunAsked, v1alpha1.RerunDone, v1alpha1.RerunGivenUp} {
+	for _, state := range []v1alpha1.RerunState{v1alpha1.RerunWanted, v1alpha1.RerunAsked, v1alpha1.RerunDone,
+		v1alpha1.RerunGivenUp} {
 		if t := states[string(state)]; t != nil {
-			parts = append(parts, fmt.Sprintf("rerun %s: %d, for example of runner %s: %s", state, t.count, t.example, cmp.Or(t.message, "no message")))
+			parts = append(parts, fmt.Sprintf("rerun %s: %d, for example of runner %s: %s", state, t.count, t.example,
+				cmp.Or(t.message, "no message")))
 		}
 	}
 	return strings.Join(parts, "; ")
 }
 
-// countedFor is how long after a runner has failed GitHub may count its job, in whose place no other runner is created.
+// GitHub may count the job of a runner until countedFor has passed since the runner failed. In place of that job, no
+// other runner is created.
 const countedFor = 15 * time.Minute
 
-// keptAsEvidence counts the runners that failed so long ago that others have taken their places. There may be a hundred of them.
+// keptAsEvidence counts the runners that failed so long ago that others have taken their places. There may be a hundred
+// of them.
 func keptAsEvidence(s set) int {
 	kept := 0
 	for i := range s.Runners {
 		r := &s.Runners[i]
 		failed := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionStalled)
-		if r.DeletionTimestamp == nil && r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && failed != nil && failed.Status == metav1.ConditionTrue &&
+		if r.DeletionTimestamp == nil && r.Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && failed != nil &&
+			failed.Status == metav1.ConditionTrue &&
 			s.Now.Sub(failed.LastTransitionTime.Time) >= countedFor {
 			kept++
 		}
@@ -157,8 +169,8 @@ func keptAsEvidence(s set) int {
 	return kept
 }
 
-// checkKept reports objects of a set that are deleted and that only finalizers keep that no controller of ours serves: those that it
-// sees itself, which takes no manager, or what the set says of others.
+// checkKept reports deleted objects of a set that only the finalizers of others keep: those that it sees itself, which
+// takes no manager, or what the set says of others.
 func checkKept(s set) []finding.Finding {
 	var messages []string
 	look := func(kind string, object client.Object, keepers []string) {
@@ -186,11 +198,13 @@ func checkKept(s set) []finding.Finding {
 	default:
 		messages[0] = fmt.Sprintf("%d objects can't be deleted; the first: %s", len(messages), messages[0])
 	}
-	return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonForeignFinalizers, messages[0], fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
+	return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonForeignFinalizers, messages[0],
+		fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
 }
 
-// checkOwnerless reports what has the set's labels and no owner that lives. The manager removes it within seconds, unless it has a job or
-// the manager lacks a right. Without runner sets nothing is known: perhaps they could not be read.
+// checkOwnerless reports what has the set's labels and no owner that lives. The manager removes it within seconds,
+// unless it has a job or the manager lacks a right. Without runner sets nothing is known: perhaps they could not be
+// read.
 func checkOwnerless(s set) []finding.Finding {
 	if len(s.RunnerSets) == 0 {
 		return nil
@@ -212,7 +226,8 @@ func checkOwnerless(s set) []finding.Finding {
 		look("EphemeralRunner", &s.Runners[i])
 	}
 	for i := range s.Pods {
-		if s.Pods[i].Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(&s.Pods[i]) == nil { // others are garbage collected
+		if s.Pods[i].Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(&s.Pods[i]) == nil {
+			// others are garbage collected
 			look("Pod", &s.Pods[i])
 		}
 	}
@@ -220,6 +235,8 @@ func checkOwnerless(s set) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonOwnerless,
-		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s", finding.Counted(len(left), "object has", "objects have"), left[0]),
-		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the rights of the scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
+		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s",
+			finding.Counted(len(left), "object has", "objects have"), left[0]),
+		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the rights of the "+
+			"scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
 }

@@ -25,7 +25,8 @@ func usedUpQuota(name string, resources ...corev1.ResourceName) corev1.ResourceQ
 	for _, r := range resources {
 		list[r] = resource.MustParse("5")
 	}
-	return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.ResourceQuotaStatus{Hard: list, Used: list}}
+	return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.ResourceQuotaStatus{Hard: list, Used: list}}
 }
 
 // To raise a quota, users must know all resources that are used up, but none that runners don't use.
@@ -39,7 +40,8 @@ func TestAllOfAFullQuotaIsTold(t *testing.T) {
 			"ResourceQuota team: 5 of 5 limits.cpu, 5 of 5 pods are used"},
 		"two quotas": {[]corev1.ResourceQuota{usedUpQuota("gpu", "requests.nvidia.com/gpu"), usedUpQuota("team", "secrets")},
 			"ResourceQuota gpu: 5 of 5 requests.nvidia.com/gpu are used; ResourceQuota team: 5 of 5 secrets are used"},
-		"nothing of a runner's": {[]corev1.ResourceQuota{usedUpQuota("team", "configmaps", "count/deployments.apps", "requests.storage",
+		"nothing of a runner's": {[]corev1.ResourceQuota{usedUpQuota("team", "configmaps", "count/deployments.apps",
+			"requests.storage",
 			"persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,11 +58,13 @@ func TestAllOfAFullQuotaIsTold(t *testing.T) {
 
 func TestStorageCountsWhereRunnersClaimIt(t *testing.T) {
 	for _, r := range []corev1.ResourceName{
-		"persistentvolumeclaims", "count/persistentvolumeclaims", "requests.storage", "gold.storageclass.storage.k8s.io/requests.storage",
+		"persistentvolumeclaims", "count/persistentvolumeclaims", "requests.storage",
+		"gold.storageclass.storage.k8s.io/requests.storage",
 	} {
 		findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 			s.Sets[0].Quotas = []corev1.ResourceQuota{usedUpQuota("team", r)}
-			s.Sets[0].Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+			s.Sets[0].Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "work",
+				VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 		}))
 		if len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
 			t.Errorf("%s: found %+v, want QuotaUsedUp", r, findings)
@@ -71,7 +75,8 @@ func TestStorageCountsWhereRunnersClaimIt(t *testing.T) {
 func TestResourcesOfRunners(t *testing.T) {
 	var missed []corev1.ResourceName
 	for _, r := range []corev1.ResourceName{
-		"pods", "count/pods", "secrets", "count/secrets", "cpu", "requests.cpu", "limits.cpu", "memory", "requests.memory", "limits.memory",
+		"pods", "count/pods", "secrets", "count/secrets", "cpu", "requests.cpu", "limits.cpu", "memory", "requests.memory",
+		"limits.memory",
 		"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.nvidia.com/gpu",
 	} {
 		if findings := usedUp(new(usedUpQuota("team", r)), false); len(findings) != 1 {
@@ -83,37 +88,44 @@ func TestResourcesOfRunners(t *testing.T) {
 	}
 }
 
-// One finding tells all causes, each with an example and what helps; runners that failed without a job are another matter.
+// One finding tells all causes, each with an example and what helps; runners that failed without a job are another
+// matter.
 func TestLostJobsAreToldByCause(t *testing.T) {
 	lost := func(name string, cause v1alpha1.LostCause) v1alpha1.EphemeralRunner {
 		r := v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: string(cause), LostCause: cause, Message: "what happened to " + name}
+		r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: string(cause),
+			LostCause: cause, Message: "what happened to " + name}
 		return r
 	}
 	waiting := lost("four", v1alpha1.LostCauseNodeLost)
 	waiting.Status.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunWanted, Message: "it goes on"}
 	findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 		s.Sets[0].Status.LostJobs = 9
-		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted), lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled), waiting)
+		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted),
+			lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled), waiting)
 	}))
 	if len(findings) != 1 || findings[0].Reason != "JobLost" || findings[0].Severity != finding.Warning {
 		t.Fatalf("found %+v, want the lost jobs only", findings)
 	}
 	said := findings[0].Message + " | " + findings[0].Fix
-	for _, part := range []string{"rerun Wanted: 1, for example of runner four: it goes on", "4 jobs were lost", "9 since", "2 Evicted, for example of runner one: what happened to one", "1 OOMKilled", "raise the memory limit", "drains", "run them again"} {
+	for _, part := range []string{"rerun Wanted: 1, for example of runner four: it goes on", "4 jobs were lost",
+		"9 since", "2 Evicted, for example of runner one: what happened to one", "1 OOMKilled", "raise the memory limit",
+		"drains", "run them again"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q lacks %q", said, part)
 		}
 	}
 }
 
-// Runners that are kept because their jobs were lost don't hide that others are missing, once GitHub counts these jobs no more.
+// Runners that are kept because their jobs were lost don't hide that others are missing, when GitHub counts these jobs
+// no more.
 func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
 	now := time.Now()
 	for ago, want := range map[time.Duration]bool{time.Minute: false, countedFor: true} {
 		findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 			r := v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
-			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, LostCause: v1alpha1.LostCauseEvicted}
+			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed,
+				LostCause: v1alpha1.LostCauseEvicted}
 			report.SetConditions(&r.Status.Conditions, 1, now.Add(-ago), report.Unready("Evicted", "evicted", true)...)
 			set := &s.Sets[0]
 			set.Runners, set.Now = append(set.Runners, r), now
@@ -127,11 +139,13 @@ func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
 	}
 }
 
-// Whatever of a set is kept by finalizers that nobody here serves, the doctor names it and the command, also if no manager runs.
+// Whatever of a set is kept by finalizers that nobody here serves, the doctor names it and the command, also if no
+// manager runs.
 func TestKeptObjectsAreFound(t *testing.T) {
 	now := time.Now()
 	kept := func(ago time.Duration, finalizers ...string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "runners", Name: "kept", DeletionTimestamp: new(metav1.NewTime(now.Add(-ago))), Finalizers: finalizers}
+		return metav1.ObjectMeta{Namespace: "runners", Name: "kept", DeletionTimestamp: new(metav1.NewTime(now.Add(-ago))),
+			Finalizers: finalizers}
 	}
 	const foreign = "example.com/backup"
 	for name, test := range map[string]struct {
@@ -141,7 +155,8 @@ func TestKeptObjectsAreFound(t *testing.T) {
 		"set":        {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch autoscalingrunnerset kept --namespace runners"},
 		"runner set": {func(s *snapshot.Set) { s.RunnerSets[0].ObjectMeta = kept(time.Minute, foreign) }, "kubectl patch ephemeralrunnerset kept"},
 		"runner": {func(s *snapshot.Set) {
-			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Minute, foreign)}, {ObjectMeta: kept(time.Minute, foreign)}}
+			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Minute, foreign)},
+				{ObjectMeta: kept(time.Minute, foreign)}}
 		}, "2 objects can't be deleted; the first: EphemeralRunner runners/kept"},
 		"ended pod": {func(s *snapshot.Set) {
 			s.Pods = []corev1.Pod{{ObjectMeta: kept(time.Minute, foreign), Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
@@ -151,7 +166,9 @@ func TestKeptObjectsAreFound(t *testing.T) {
 		}, "kubectl patch autoscalinglistener kept"},
 		"garbage collector": {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Minute, "foregroundDeletion") }, "garbage collector's"},
 		"a Secret, as the set says": {func(s *snapshot.Set) {
-			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForeignFinalizers, Message: "Secret x"})
+			s.Status.Conditions = append(s.Status.Conditions,
+				metav1.Condition{Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue,
+					Reason: v1alpha1.ReasonForeignFinalizers, Message: "Secret x"})
 		}, "Secret x"},
 		"just now": {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Second, foreign) }, ""},
 		"a job runs": {func(s *snapshot.Set) {
@@ -196,8 +213,9 @@ func TestOwnerlessObjects(t *testing.T) {
 			s := &snapshot.Set{Now: time.Now()}
 			s.UID, s.Name = "origin", "set"
 			meta := func(name string, owner client.Object) metav1.ObjectMeta {
-				return metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(s.Now.Add(-time.Hour)),
-					OwnerReferences: kube.OwnedBy(owner), Labels: map[string]string{v1alpha1.LabelRunner: "True"}}
+				return metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
+					CreationTimestamp: metav1.NewTime(s.Now.Add(-time.Hour)),
+					OwnerReferences:   kube.OwnedBy(owner), Labels: map[string]string{v1alpha1.LabelRunner: "True"}}
 			}
 			s.RunnerSets = []v1alpha1.EphemeralRunnerSet{{ObjectMeta: meta("set", &s.AutoscalingRunnerSet)}}
 			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: meta("one", &s.RunnerSets[0])}}
@@ -208,7 +226,7 @@ func TestOwnerlessObjects(t *testing.T) {
 			for _, finding := range checkOwnerless(set{s}) {
 				said = finding.Message
 			}
-			if test.want == "" && said != "" || !strings.Contains(said, test.want) {
+			if (test.want == "" && said != "") || !strings.Contains(said, test.want) {
 				t.Errorf("it says %q, want %q", said, test.want)
 			}
 		})

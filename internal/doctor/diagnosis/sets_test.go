@@ -6,7 +6,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
-// A policy that takes permissions away from both accounts is one problem. A report of one account would leave the other broken.
+// A policy that takes permissions away from both accounts is one problem. A report of one account would leave the other
+// broken.
 func TestAllMissingPermissionsAreReported(t *testing.T) {
 	findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
 		s.Sets[0].Denials = []snapshot.Denial{

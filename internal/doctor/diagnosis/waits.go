@@ -9,10 +9,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/phases"
 )
 
-// longWait is how long a job may wait from its queueing to its start without being worth a word: a new node and a large image take that long.
+// A job may wait for longWait from its queueing to its start without being worth a word: a new node and a large image
+// take that long.
 const longWait = 5 * time.Minute
 
-// checkWaits reports what the running jobs waited for that waited long. It names the longest wait phase by phase, because each phase is
+// checkWaits reports the long waits of running jobs. It names the longest wait phase by phase, because each phase is
 // somebody else's to shorten, and says what shortens the longest of them.
 func checkWaits(s set) []finding.Finding {
 	count, longest, runner := 0, time.Duration(0), ""
@@ -48,16 +49,22 @@ func checkWaits(s set) []finding.Finding {
 	}
 	message := fmt.Sprintf("%s waited %s or longer; the longest wait was %s, of the job on runner %s: %s",
 		finding.Counted(count, "running job", "running jobs"), longWait, longest, runner, strings.Join(parts, ", "))
-	return []finding.Finding{s.finding(finding.Info, "JobsWaitedLong", message, fmt.Sprintf("%s took longest: %s", worst.Phase, waitFixes[worst.Phase]))}
+	return []finding.Finding{s.finding(finding.Info, "JobsWaitedLong", message,
+		fmt.Sprintf("%s took longest: %s", worst.Phase, waitFixes[worst.Phase]))}
 }
 
 // waitFixes say what shortens a phase, by its name in status.phases.
 var waitFixes = map[string]string{
-	"assigned":    "GitHub assigns a job once the scale set has room; raise maxRunners if it was reached, otherwise see GitHub's status page",
-	"created":     "the runner set had no room, or listener and manager were behind; see the other findings and the conditions of the scale set",
-	"registered":  "GitHub, or its rate limit, was slow to register the runner; see gha_controller_jit_config_seconds",
-	"placed":      "the cluster had no node with room; add nodes, lower the runners' requests, or keep idle runners (minRunners)",
-	"imagePulled": "image, volumes or network of the pod took long; use a smaller image, have it on the nodes, or keep idle runners (minRunners)",
+	"assigned": "GitHub assigns a job once the scale set has room; raise maxRunners if it was reached, otherwise " +
+		"see GitHub's status page",
+	"created": "the runner set had no room, or listener and manager were behind; see the other findings and the " +
+		"conditions of the scale set",
+	"registered": "GitHub, or its rate limit, was slow to register the runner; see gha_controller_jit_config_seconds",
+	"placed": "the cluster had no node with room; add nodes, lower the runners' requests, or keep idle runners " +
+		"(minRunners)",
+	"imagePulled": "image, volumes or network of the pod took long; use a smaller image, have it on the nodes, or keep " +
+		"idle runners (minRunners)",
 	"containerUp": "the pod's init containers took long; see kubectl describe pod",
-	"started":     "the runner took long to connect to GitHub and to take the job; check proxy and network, and give the container more CPU",
+	"started": "the runner took long to connect to GitHub and to take the job; check proxy and network, and give " +
+		"the container more CPU",
 }

@@ -19,7 +19,8 @@ func waitedFor(name string, placing time.Duration) v1alpha1.EphemeralRunner {
 	runner.Status.Phase, runner.Status.JobID = v1alpha1.EphemeralRunnerPhaseRunning, "job"
 	runner.Status.Phases = &v1alpha1.RunnerPhases{
 		Queued: new(metav1.NewTime(queued)), Created: new(metav1.NewTime(queued.Add(time.Second))),
-		Placed: new(metav1.NewTime(queued.Add(time.Second + placing))), Started: new(metav1.NewTime(queued.Add(2*time.Second + placing))),
+		Placed:  new(metav1.NewTime(queued.Add(time.Second + placing))),
+		Started: new(metav1.NewTime(queued.Add(2*time.Second + placing))),
 	}
 	return runner
 }

@@ -15,13 +15,14 @@ import (
 
 // Document is one of those in a file.
 type Document struct {
-	// Content is what it says, as YAML or JSON. Fields are the same, as JSON has them: nil if there are comments only.
+	// Content is its text, YAML or JSON. Fields are the same, as JSON has them: nil if there are comments only.
 	Content []byte
 	Fields  map[string]any
 }
 
-// Documents returns every document of a file, in order: YAML has --- before or ... after each, and objects in JSON may just follow each other. An error
-// is one of the document in whose place it comes, begins with "is", and quotes nothing of it: its values may be secrets.
+// Documents returns every document of a file, in order: YAML has --- before or ... after each, and objects in JSON may
+// just follow each other. An error is one of the document in whose place it comes, begins with "is", and quotes nothing
+// of it: its values may be secrets.
 func (i *Input) Documents() iter.Seq2[Document, error] {
 	return func(yield func(Document, error) bool) {
 		for _, part := range parts(i.Content) {
@@ -56,12 +57,13 @@ func parts(content []byte) (all [][]byte) {
 	}
 	for line := range bytes.Lines(content) {
 		begins, ends := bytes.HasPrefix(line, []byte("---")), bytes.HasPrefix(line, []byte("..."))
-		if !begins && !ends || len(line) > 3 && !bytes.ContainsAny(line[3:4], " \t\r\n") {
+		if (!begins && !ends) || (len(line) > 3 && !bytes.ContainsAny(line[3:4], " \t\r\n")) {
 			part = append(part, line...)
 			continue
 		}
 		end()
-		if rest := bytes.TrimSpace(line[3:]); len(rest) > 0 && rest[0] != '#' { // "--- {a: b}" begins a document in the same line
+		if rest := bytes.TrimSpace(line[3:]); len(rest) > 0 && rest[0] != '#' {
+			// "--- {a: b}" begins a document in the same line
 			part = append(part, line...)
 		}
 	}
@@ -103,7 +105,7 @@ func single(part []byte) error {
 	return nil
 }
 
-// quotation is where an error of a parser begins to quote what it has read.
+// quotation finds the place at which an error of a parser begins to quote what it has read.
 var quotation = regexp.MustCompile("['\"`]|key: |number [-0-9]|map\\[[^s]")
 
 // unquoted returns what an error says, up to what it quotes.

@@ -49,8 +49,10 @@ func TestDocuments(t *testing.T) {
 // Whatever is wrong with a document, the error doesn't say what is in it.
 func TestErrorsQuoteNothing(t *testing.T) {
 	for _, input := range []string{
-		"password: *hunter2", "password: !!float hunter2", "password: !!int hunter2", "? {password: hunter2}\n: 1", "{{ hunter2 }}: 1", "hunter2", "- hunter2", "~: hunter2", "~: 20252026",
-		"password: \"hunter2\\q\"", "password: {hunter2", "password: 'hunter2", "&hunter2 a: [*hunter2]", "a: &hunter2 [*hunter2]", "%hunter2 1\n---\na: 1", "!hunter2!x a", "{\"password\": 20252026e9999}",
+		"password: *hunter2", "password: !!float hunter2", "password: !!int hunter2", "? {password: hunter2}\n: 1",
+		"{{ hunter2 }}: 1", "hunter2", "- hunter2", "~: hunter2", "~: 20252026",
+		"password: \"hunter2\\q\"", "password: {hunter2", "password: 'hunter2", "&hunter2 a: [*hunter2]",
+		"a: &hunter2 [*hunter2]", "%hunter2 1\n---\na: 1", "!hunter2!x a", "{\"password\": 20252026e9999}",
 		"a: 1\na: !!binary hunter2!", "password: hunter2: hunter2", "\thunter2",
 	} {
 		var told []string
@@ -59,7 +61,10 @@ func TestErrorsQuoteNothing(t *testing.T) {
 				told = append(told, err.Error())
 			}
 		}
-		if slices.ContainsFunc(told, func(text string) bool { return strings.Contains(text, "hunter2") || strings.Contains(text, "20252026") }) {
+		secret := func(text string) bool {
+			return strings.Contains(text, "hunter2") || strings.Contains(text, "20252026")
+		}
+		if slices.ContainsFunc(told, secret) {
 			t.Errorf("%q: %q", input, told)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package finding is how the doctor and its checks of values tell what is wrong with which object, and what to do about it.
+// Package finding has the form in which the doctor and its checks of values tell what is wrong with an object, and what
+// to do about it.
 package finding
 
 import (
@@ -44,7 +45,7 @@ func Counted(count int, one, more string) string {
 	return fmt.Sprintf("%d %s", count, more)
 }
 
-// Listed returns the first names of a list, as many as most, and how many more there are.
+// Listed returns the first names of a list, at most that many, and the number of the others.
 func Listed(names []string, most int) string {
 	text := strings.Join(names[:min(most, len(names))], ", ")
 	if more := len(names) - most; more > 0 {
@@ -53,6 +54,6 @@ func Listed(names []string, most int) string {
 	return text
 }
 
-// OneLine has spaces instead of what a terminal or a CI system would take for a command: texts quote names, keys and messages that others
-// wrote.
+// OneLine has spaces instead of what a terminal or a CI system would take for a command: texts quote names, keys and
+// messages that others wrote.
 func OneLine(text string) string { return actions.Printable(text) }

@@ -1,5 +1,5 @@
-// Package gitops reads which installations of charts objects of Flux, Argo CD and k3s ask for, and with which values. It is pure, and knows
-// nothing of our charts.
+// Package gitops reads which installations of charts objects of Flux, Argo CD and k3s ask for, and with which values.
+// It is pure, and knows nothing of our charts.
 package gitops
 
 import (
@@ -63,9 +63,16 @@ func helmRelease(document []byte) ([]Delivery, error) {
 		return nil, err
 	}
 	spec, meta := &object.Spec, &object.Metadata
-	found := Delivery{Namespace: meta.Namespace, Name: meta.Name, Chart: path.Base(cmp.Or(spec.Chart.Spec.Chart, spec.ChartRef.Name))}
+	found := Delivery{
+		Namespace: meta.Namespace,
+		Name:      meta.Name,
+		Chart:     path.Base(cmp.Or(spec.Chart.Spec.Chart, spec.ChartRef.Name)),
+	}
 	found.Local = spec.Chart.Spec.Chart == "" || strings.Contains(spec.Chart.Spec.Chart, "/")
-	found.Release = dryrun.Release{Name: cmp.Or(spec.ReleaseName, withPrefix(spec.TargetNamespace, meta.Name)), Namespace: cmp.Or(spec.TargetNamespace, meta.Namespace)}
+	found.Release = dryrun.Release{
+		Name:      cmp.Or(spec.ReleaseName, withPrefix(spec.TargetNamespace, meta.Name)),
+		Namespace: cmp.Or(spec.TargetNamespace, meta.Namespace),
+	}
 	if len(spec.ValuesFrom) > 0 {
 		found.More = append(found.More, "spec.valuesFrom")
 	}
@@ -76,7 +83,7 @@ func helmRelease(document []byte) ([]Delivery, error) {
 	return []Delivery{found}, err
 }
 
-// withPrefix is how Flux names a release.
+// withPrefix names a release as Flux does.
 func withPrefix(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -98,7 +105,11 @@ func helmChart(document []byte) ([]Delivery, error) {
 	if err := yaml.Unmarshal(document, &object); err != nil {
 		return nil, err
 	}
-	found := Delivery{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name, Chart: path.Base(object.Spec.Chart)}
+	found := Delivery{
+		Namespace: object.Metadata.Namespace,
+		Name:      object.Metadata.Name,
+		Chart:     path.Base(object.Spec.Chart),
+	}
 	found.Release = dryrun.Release{Name: found.Name, Namespace: cmp.Or(object.Spec.TargetNamespace, found.Namespace)}
 	if len(object.Spec.Set)+len(object.Spec.ValuesSecrets) > 0 {
 		found.More = []string{"spec.set or spec.valuesSecrets"}
@@ -166,7 +177,11 @@ func applicationSet(document []byte) ([]Delivery, error) {
 	content, _ := json.Marshal(template) //nolint:errchkjson // it was read from JSON
 	switch placeholders := strings.Contains(string(content), "{{"); {
 	case err != nil && placeholders:
-		return []Delivery{{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name, Unread: "the values are YAML only when Argo CD has filled in {{...}}"}}, nil
+		return []Delivery{{
+			Namespace: object.Metadata.Namespace,
+			Name:      object.Metadata.Name,
+			Unread:    "the values are YAML only when Argo CD has filled in {{...}}",
+		}}, nil
 	case err != nil:
 		return nil, err
 	case placeholders || object.Spec.TemplatePatch != "":

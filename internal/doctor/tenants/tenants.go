@@ -1,5 +1,5 @@
-// Package tenants decides whether the administrator of a controller allows a scale set, as the admission policies of the chart do that
-// are made from its value tenants.
+// Package tenants decides whether the administrator of a controller allows a scale set, as the admission policies of
+// the chart do that are made from its value tenants.
 package tenants
 
 import (
@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tenant is an entry of the value tenants of the controller's chart, from which the chart renders admission policies. Those are
-// CEL. What they decide, and how they put it, is repeated here; a test in test/charts compares the two. An empty list allows
-// everything.
+// tenant is an entry of the value tenants of the controller's chart, from which the chart renders admission policies.
+// Those are CEL. What they decide, and how they put it, is repeated here; a test in test/charts compares the two. An
+// empty list allows everything.
 type tenant struct {
 	Namespaces   []string `json:"namespaces"`
 	GitHubURLs   []string `json:"gitHubURLs"`
@@ -55,7 +55,8 @@ func Read(controllerValues []byte) (Entries, error) {
 	}
 	var entries Entries
 	if err := yaml.UnmarshalStrict(content, &entries); err != nil {
-		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and the number maxRunners", err)
+		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and the number "+
+			"maxRunners", err)
 	}
 	for i := range entries {
 		entries[i].number = i
@@ -69,7 +70,8 @@ func Read(controllerValues []byte) (Entries, error) {
 func (t tenant) check() error {
 	for _, pattern := range t.Namespaces {
 		if !namespacePattern.MatchString(pattern) {
-			return fmt.Errorf("namespaces has %q, which the chart refuses: use names of namespaces, with * for any characters", pattern)
+			return fmt.Errorf("namespaces has %q, which the chart refuses: use names of namespaces, with * for any "+
+				"characters", pattern)
 		}
 	}
 	for _, address := range t.GitHubURLs {
@@ -78,7 +80,8 @@ func (t tenant) check() error {
 		}
 	}
 	if slices.Contains(t.RunnerGroups, "") || t.MaxRunners < 0 {
-		return errors.New("runnerGroups has an empty name, or maxRunners is negative, which the chart refuses: use [] and 0 for no limit")
+		return errors.New("runnerGroups has an empty name, or maxRunners is negative, which the chart refuses: use [] " +
+			"and 0 for no limit")
 	}
 	return nil
 }
@@ -89,7 +92,8 @@ func (t tenant) appliesTo(namespace string) bool {
 	})
 }
 
-// plainAddress is the form of an address that can be below another: not one with a user, an escaped slash, or dots that lead up.
+// plainAddress is the form of an address that can be below another: not one with a user, an escaped slash, or dots that
+// lead up.
 var plainAddress = regexp.MustCompile(`^https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?(/[a-z0-9._~-]*[a-z0-9_~-][a-z0-9._~-]*)+/?$`)
 
 func (t tenant) allowsAddress(address string) bool {
@@ -98,7 +102,8 @@ func (t tenant) allowsAddress(address string) bool {
 	}
 	address = lowerASCII(address)
 	return plainAddress.MatchString(address) && slices.ContainsFunc(t.GitHubURLs, func(allowed string) bool {
-		rest, below := strings.CutPrefix(withoutUsualPort(address), withoutUsualPort(strings.TrimSuffix(lowerASCII(allowed), "/")))
+		parent := withoutUsualPort(strings.TrimSuffix(lowerASCII(allowed), "/"))
+		rest, below := strings.CutPrefix(withoutUsualPort(address), parent)
 		return below && (rest == "" || rest[0] == '/')
 	})
 }
@@ -140,7 +145,7 @@ func (t tenant) groups() (names []string) {
 }
 
 func (t tenant) allowsNumber(maxRunners *int) bool {
-	return t.MaxRunners == 0 || maxRunners != nil && *maxRunners <= t.MaxRunners
+	return t.MaxRunners == 0 || (maxRunners != nil && *maxRunners <= t.MaxRunners)
 }
 
 // where returns the entries that allow something.
@@ -159,7 +164,8 @@ func (all Entries) choices(of func(tenant) []string) string {
 
 // Decide returns the entry that allows the scale set as a whole, or says what the entries that come closest refuse.
 func (all Entries) Decide(set Set) (allowedBy int, refusal string) {
-	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its release can change it"
+	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its " +
+		"release can change it"
 	refused := func(format string, arguments ...any) (int, string) {
 		return -1, fmt.Sprintf(format, arguments...) + decides
 	}

@@ -6,7 +6,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What the policies of the chart decide about sets, and that this is the same, is tested in test/charts on an API server.
+// What the policies of the chart decide about sets, and that this is the same, is tested in test/charts on an API
+// server.
 
 func TestTheFirstEntryThatAllowsASetIsNamed(t *testing.T) {
 	entries, err := Read([]byte("tenants:\n- {namespaces: [a], maxRunners: 5}\n- {namespaces: [a], gitHubURLs: [https://github.com/acme]}\n- {}\n"))
@@ -32,8 +33,10 @@ func TestAnAddressIsBelowAnotherByWholeSegments(t *testing.T) {
 	for allowed, addresses := range map[string]map[string]bool{
 		"https://github.com/Acme/": {
 			"https://github.com/acme": true, "https://github.com/acme/": true, "https://GITHUB.com:443/acme/repo": true,
-			"https://github.com/acme-evil": false, "https://github.com/acme/../evil": false, "https://github.com/acme%2fevil": false,
-			"https://github.com:4430/acme": false, "https://user@github.com/acme": false, "http://github.com/acme": false, "": false,
+			"https://github.com/acme-evil": false, "https://github.com/acme/../evil": false,
+			"https://github.com/acme%2fevil": false,
+			"https://github.com:4430/acme":   false, "https://user@github.com/acme": false, "http://github.com/acme": false,
+			"": false,
 		},
 		"http://[::1]:80": {"http://[::1]/o": true, "http://[::1]:80/o": true, "http://[::1]:8080/o": false, "http://[::1]": false},
 		"https://h:443/o": {"https://h/o": true, "https://h:443/o": true, "https://h:443443/o": false},
@@ -47,7 +50,8 @@ func TestAnAddressIsBelowAnotherByWholeSegments(t *testing.T) {
 }
 
 func FuzzTenantsNeverPanic(f *testing.F) {
-	f.Add("tenants: [{namespaces: ['*'], gitHubURLs: [https://github.com/acme], runnerGroups: [a], maxRunners: 1}]", "https://github.com/acme")
+	f.Add("tenants: [{namespaces: ['*'], gitHubURLs: [https://github.com/acme], runnerGroups: [a], maxRunners: 1}]",
+		"https://github.com/acme")
 	f.Add("tenants: null", "https://u:p@h:443/%2f")
 	f.Fuzz(func(t *testing.T, values, address string) {
 		entries, err := Read([]byte(values))

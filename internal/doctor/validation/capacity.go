@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
-// capacity checks the plans of a scale set, and returns the most runners that it ever asks for, nil if there is no limit. faults are what
-// the API server refuses of the set, which isn't said twice.
+// capacity checks the plans of a scale set, and returns the most runners that it ever asks for, nil if there is no
+// limit. faults are those that the API server finds in the set, which aren't said twice.
 func (c *checks) capacity(spec *v1alpha1.AutoscalingRunnerSetSpec, faults []dryrun.Fault) (most *int) {
 	_, refused := schedules.New(effective.Schedules(spec.Schedules))
 	for _, wrong := range refused {
@@ -21,7 +21,8 @@ func (c *checks) capacity(spec *v1alpha1.AutoscalingRunnerSetSpec, faults []dryr
 		if slices.ContainsFunc(faults, func(fault dryrun.Fault) bool { return strings.HasPrefix(fault.Path, place) }) {
 			continue
 		}
-		c.add(v1alpha1.ReasonScheduleRefused, wrong.Error(), fmt.Sprintf("correct %s of schedule %q", wrong.Field, wrong.Name))
+		c.add(v1alpha1.ReasonScheduleRefused, wrong.Error(),
+			fmt.Sprintf("correct %s of schedule %q", wrong.Field, wrong.Name))
 	}
 	most = spec.MaxRunners
 	for i := range spec.Schedules {

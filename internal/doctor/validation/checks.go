@@ -31,7 +31,7 @@ type checks struct {
 	notes []string
 }
 
-// add notes a problem, once: several objects may be made of one value.
+// add notes a problem if it is new: several objects may be made of one value.
 func (c *checks) add(reason, message, fix string) {
 	problem := finding.Finding{Severity: finding.Problem, Object: c.object, Reason: reason, Message: message, Fix: fix}
 	if !slices.Contains(c.findings, problem) {
@@ -68,23 +68,30 @@ func (c *checks) manifest(document []byte) error {
 	}
 	if unread != nil {
 		if len(faults) == 0 {
-			c.add("InvalidManifest", unread.Error(), "correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
+			c.add("InvalidManifest", unread.Error(),
+				"correct the field; kubectl explain autoscalingrunnerset.spec lists the fields")
 		}
 		return nil
 	}
-	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", "name a Secret in the same namespace")
+	c.require(set.Spec.GitHubConfigSecret != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty",
+		"name a Secret in the same namespace")
 	c.secretName(set.Spec.GitHubConfigSecret, set.Spec.VaultConfig != nil && set.Spec.VaultConfig.Type != "")
 	c.set(set, faults)
 	return nil
 }
 
-// faultsOf returns what the API server would say of an object. What the manager has said of its address isn't said twice.
+// faultsOf returns what the API server would say of an object. What the manager has said of its address isn't said
+// twice.
 func (c *checks) faultsOf(fields map[string]any) ([]dryrun.Fault, error) {
 	faults, err := dryrun.CheckObject(fields)
-	return slices.DeleteFunc(faults, func(fault dryrun.Fault) bool { return c.urlRefused && fault.Path == "spec.githubConfigUrl" }), err
+	return slices.DeleteFunc(faults, func(fault dryrun.Fault) bool {
+		return c.urlRefused &&
+			fault.Path == "spec.githubConfigUrl"
+	}), err
 }
 
-// set checks what the chart and the API server let through, and the manager or the kubelet wouldn't. faults are what the API server doesn't.
+// set checks for what the chart and the API server let through, and the manager or the kubelet wouldn't. faults are
+// those of the API server.
 func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, faults []dryrun.Fault) {
 	c.proxies("proxy", set.Spec.Proxy)
 	if set.Spec.VaultConfig != nil {
@@ -94,10 +101,16 @@ func (c *checks) set(set *v1alpha1.AutoscalingRunnerSet, faults []dryrun.Fault) 
 	if runner := kube.Container(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName); runner != nil {
 		c.runner(runner)
 	} else {
-		c.add("NoRunnerContainer", "the template has no container named runner", `name the container that runs the runner "runner"`)
+		c.add("NoRunnerContainer", "the template has no container named runner",
+			`name the container that runs the runner "runner"`)
 	}
 	c.listener(&set.Spec)
-	c.admit(tenants.Set{Namespace: set.Namespace, URL: set.Spec.GitHubConfigUrl, Group: set.Spec.RunnerGroup, MaxRunners: c.capacity(&set.Spec, faults)})
+	c.admit(tenants.Set{
+		Namespace:  set.Namespace,
+		URL:        set.Spec.GitHubConfigUrl,
+		Group:      set.Spec.RunnerGroup,
+		MaxRunners: c.capacity(&set.Spec, faults),
+	})
 }
 
 func (c *checks) url(url string) {
@@ -108,11 +121,12 @@ func (c *checks) url(url string) {
 	c.address(c.addresses.CheckGitHub("githubConfigUrl", url))
 }
 
-// secretName notes a name that no Secret can have. It isn't quoted, because it may be a token that somebody wrote there. What is in a vault
-// has names by other rules.
+// secretName notes a name that no Secret can have. It isn't quoted, because it may be a token that somebody wrote
+// there. What is in a vault has names by other rules.
 func (c *checks) secretName(name string, inVault bool) {
 	if wrong := apivalidation.NameIsDNSSubdomain(name, false); name != "" && !inVault && len(wrong) > 0 {
-		c.add(v1alpha1.ReasonCredentialsMissing, "no Secret can have the name that githubConfigSecret is (not shown here, as it may be a credential): "+wrong[0],
+		c.add(v1alpha1.ReasonCredentialsMissing,
+			"no Secret can have the name that githubConfigSecret is (not shown here, as it may be a credential): "+wrong[0],
 			"name a Secret as kubectl get secrets lists it; a token belongs into the Secret, under github_token")
 	}
 }
@@ -134,7 +148,8 @@ func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
 		if server == nil {
 			continue
 		}
-		c.require(server.CredentialSecretRef == "" || server.Url != "", "InvalidProxy", place+"."+scheme+" has credentialSecretRef but no url",
+		c.require(server.CredentialSecretRef == "" ||
+			server.Url != "", "InvalidProxy", place+"."+scheme+" has credentialSecretRef but no url",
 			"add the url of the proxy, or remove the credentials")
 		if server.Url != "" {
 			c.address(c.addresses.CheckProxy(place+"."+scheme+".url", server.Url))
@@ -145,10 +160,11 @@ func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
 // usualImage is the last part of the name of GitHub's image for runners, and of its copies in other registries.
 var usualImage = regexp.MustCompile(`(^|/)actions-runner(:|@|$)`)
 
-// runner checks the runner's container. Without a command the usual image is a shell, which ends at once. Other images may start the
-// runner by themselves.
+// runner checks the runner's container. Without a command the usual image is a shell, which ends at once. Other images
+// may start the runner by themselves.
 func (c *checks) runner(container *corev1.Container) {
-	c.require(container.Image != "", "NoImage", "the container named runner has no image", "use ghcr.io/actions/actions-runner or an image based on it")
+	c.require(container.Image != "", "NoImage", "the container named runner has no image",
+		"use ghcr.io/actions/actions-runner or an image based on it")
 	if len(container.Command) > 0 || len(container.Args) > 0 {
 		return
 	}
@@ -189,10 +205,13 @@ func (c *checks) claim(place string, claim *corev1.PersistentVolumeClaimSpec) {
 	if _, sized := claim.Resources.Requests[corev1.ResourceStorage]; !sized {
 		missing = append(missing, "resources.requests.storage")
 	}
-	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+strings.Join(missing, " and "), "complete the spec of the volume claim; the chart makes that of volume work from containerMode.kubernetesModeWorkVolumeClaim")
+	c.require(len(missing) == 0, "InvalidVolumeClaim", place+" lacks "+
+		strings.Join(missing, " and "),
+		"complete the spec of the volume claim; the chart makes that of volume work from "+
+			"containerMode.kubernetesModeWorkVolumeClaim")
 }
 
-// maxRefusals is how many fields that the policy refuses have a finding of their own.
+// maxRefusals limits the fields refused by the policy that have a finding of their own.
 const maxRefusals = 20
 
 // listener reports what the manager's policy leaves out of what a scale set says about its listener.
@@ -207,7 +226,8 @@ func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
 	}
 }
 
-const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy or flags.listenerSidecarImages, " +
+const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy or " +
+	"flags.listenerSidecarImages, " +
 	"validate with --listener-template-policy and --listener-sidecar-images"
 
 // admit notes what the tenants entries decide about a scale set. Without a controller's values it does nothing.
@@ -222,8 +242,10 @@ func (c *checks) admit(set tenants.Set) {
 	}
 	number, refusal := c.tenants.Decide(set)
 	if refusal != "" {
-		c.add("TenantsRefuse", refusal, "use what an entry allows, or ask whoever administers the controller's release for an entry")
+		c.add("TenantsRefuse", refusal,
+			"use what an entry allows, or ask whoever administers the controller's release for an entry")
 		return
 	}
-	c.notes = append(c.notes, fmt.Sprintf("%s: entry %d of tenants allows it in namespace %s", c.object, number+1, set.Namespace))
+	c.notes = append(c.notes, fmt.Sprintf("%s: entry %d of tenants allows it in namespace %s", c.object, number+1,
+		set.Namespace))
 }

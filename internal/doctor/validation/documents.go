@@ -23,9 +23,9 @@ const (
 	listSuffix = "List"
 )
 
-// controller is what is known of the controller that will serve the scale sets.
+// controller has what is known of the controller that will serve the scale sets.
 type controller struct {
-	// listeners is what it lets through for its own namespace: by default, what the restricted policy does.
+	// listeners says what it lets through for its own namespace: by default, as much as the restricted policy.
 	listeners listenertemplate.Policy
 	// addresses says which addresses scale sets may use; nil is as without flags.allowedGitHubURLs.
 	addresses *addresses.Policy
@@ -57,7 +57,8 @@ type plainDocument struct {
 	settings settings
 }
 
-// validate checks files of documents, and values that the command line sets. beside is the chart that the first file lies in.
+// validate checks files of documents, and values that the command line sets. beside is the chart that the first file
+// lies in.
 func validate(inputs []files.Input, set settings, beside parent, known controller) (*validated, error) {
 	if known.addresses == nil {
 		var err error
@@ -97,7 +98,8 @@ func (v *validated) document(document files.Document, place string) error {
 	}
 	if err := yaml.UnmarshalStrict(document.Content, &map[string]any{}); err != nil { // a key that comes twice
 		v.findings = append(v.findings, finding.Finding{
-			Severity: finding.Warning, Object: place, Reason: "InvalidValues", Message: err.Error(), Fix: "keep one of the two; Helm takes the last",
+			Severity: finding.Warning, Object: place, Reason: "InvalidValues", Message: err.Error(),
+			Fix: "keep one of the two; Helm takes the last",
 		})
 	}
 	v.plain = append(v.plain, plainDocument{place: place, fields: document.Fields})
@@ -146,7 +148,8 @@ func (v *validated) object(document []byte, kind, place string) (err error) {
 	return nil
 }
 
-// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the place.
+// nameOf returns the name of a scale set even if everything else in it is wrong. If it has no name, it returns the
+// place.
 func nameOf(document []byte, place string) string {
 	object := &metav1.PartialObjectMetadata{}
 	if _ = yaml.Unmarshal(document, object); object.Name == "" {
@@ -179,7 +182,8 @@ func (v *validated) list(document []byte, kind, place string) error {
 	return nil
 }
 
-// item checks an object of a list. An item without a kind is of the kind that the list's own kind names, if that names one.
+// item checks an object of a list. An item without a kind is of the kind that the list's own kind names, if that names
+// one.
 func (v *validated) item(item []byte, listKind, place string) error {
 	var fields map[string]any
 	if err := yaml.Unmarshal(item, &fields); err != nil {
@@ -195,5 +199,11 @@ func (v *validated) item(item []byte, listKind, place string) error {
 }
 
 func (v *validated) invalid(place, message, fix string) {
-	v.findings = append(v.findings, finding.Finding{Severity: finding.Problem, Object: place, Reason: "InvalidManifest", Message: message, Fix: fix})
+	v.findings = append(v.findings, finding.Finding{
+		Severity: finding.Problem,
+		Object:   place,
+		Reason:   "InvalidManifest",
+		Message:  message,
+		Fix:      fix,
+	})
 }

@@ -31,17 +31,18 @@ type Options struct {
 	namespace, format string
 	// controllerValues is a file with values of the controller's chart, empty if these are not known.
 	controllerValues string
-	// policy is the name of the one for listener pods, and listeners what it is with its images.
+	// policy is the name of the one for listener pods, and listeners is that policy with its images.
 	policy    string
 	listeners listenertemplate.Policy
 	// allowed are the controller's flags.allowedGitHubURLs.
 	allowed []string
 }
 
-// NewOptions returns the options that flags set once they have been parsed.
+// NewOptions returns the options that flags set when they are parsed.
 func NewOptions(flags *flag.FlagSet) *Options {
 	o := &Options{}
-	flags.Func("f", "file with values or manifests, -: standard input; may be repeated: values are merged as Helm merges them", func(path string) error {
+	flags.Func("f", "file with values or manifests, -: standard input; may be repeated: values are merged as Helm "+
+		"merges them", func(path string) error {
 		o.paths = append(o.paths, path)
 		return nil
 	})
@@ -55,20 +56,24 @@ func NewOptions(flags *flag.FlagSet) *Options {
 	flags.StringVar(&o.format, "o", "text", "text or json")
 	flags.StringVar(&o.controllerValues, "controller-values", "",
 		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
-	flags.StringVar(&o.policy, "listener-template-policy", listenertemplate.Restricted, "the manager's policy for listenerTemplate: restricted or unrestricted")
-	flags.Func("listener-sidecar-images", "image that the manager allows in further containers of listener pods; may be repeated", func(image string) error {
-		o.listeners.SidecarImages = append(o.listeners.SidecarImages, image)
-		return nil
-	})
-	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be repeated", func(text string) error {
+	flags.StringVar(&o.policy, "listener-template-policy", listenertemplate.Restricted,
+		"the manager's policy for listenerTemplate: restricted or unrestricted")
+	flags.Func("listener-sidecar-images",
+		"image that the manager allows in further containers of listener pods; may be repeated", func(image string) error {
+			o.listeners.SidecarImages = append(o.listeners.SidecarImages, image)
+			return nil
+		})
+	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be "+
+		"repeated", func(text string) error {
 		o.allowed = append(o.allowed, text)
 		return nil
 	})
 	return o
 }
 
-// Run checks what the options name and reports what is wrong. rest is what the command line has besides flags, which is nothing. It fails with
-// finding.ErrProblems if anything is wrong, with ErrNothingChecked if there is nothing of ours, or with the reason why it can't be checked.
+// Run checks what the options name and reports what is wrong. rest is what the command line has besides flags, which is
+// nothing. It fails with finding.ErrProblems if anything is wrong, with ErrNothingChecked if there is nothing of ours,
+// or with the reason why it can't be checked.
 func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) error {
 	if len(o.paths)+len(o.set) == 0 || len(rest) > 0 {
 		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")
@@ -77,7 +82,8 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 		return fmt.Errorf("-o %q is unknown; use text or json", o.format)
 	}
 	if !slices.Contains(listenertemplate.Names, o.policy) {
-		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", o.policy, strings.Join(listenertemplate.Names, " or "))
+		return fmt.Errorf("--listener-template-policy=%q is unknown; use %s", o.policy,
+			strings.Join(listenertemplate.Names, " or "))
 	}
 	o.listeners.Unrestricted = o.policy == listenertemplate.Unrestricted
 	inputs, err := files.ReadInputs(o.paths)
@@ -110,7 +116,8 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 	}
 	place := cmp.Or(strings.Join(names, ", "), "the command line")
 	v, err := dryrun.InTime(ctx, func() (*validated, error) {
-		return validate(inputs, o.set, beside, controller{listeners: o.listeners, addresses: addressPolicy, tenants: entries, namespace: o.namespace})
+		return validate(inputs, o.set, beside,
+			controller{listeners: o.listeners, addresses: addressPolicy, tenants: entries, namespace: o.namespace})
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
@@ -118,12 +125,13 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 	return v.report(output, place, o.format)
 }
 
-// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List; values of both charts,
-// given as documents without a kind, as those of a chart that has ours below it, or in objects of Flux and Argo CD. It skips other kinds, and
-// fails if the file is not YAML. The manager is taken to have the restricted policy for listener pods, and no flags.allowedGitHubURLs.
+// Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List;
+// values of both charts, given as documents without a kind, as those of a chart that has ours below it, or in objects
+// of Flux and Argo CD. It skips other kinds, and fails if the file is not YAML. The manager is taken to have the
+// restricted policy for listener pods, and no flags.allowedGitHubURLs.
 //
-// controllerValues, if there are any, are values of the controller's chart, whose value tenants says what is allowed. namespace is that of
-// values, and of objects that name none.
+// controllerValues, if there are any, are values of the controller's chart, whose value tenants says what is allowed.
+// namespace is that of values, and of objects that name none.
 func Validate(content, controllerValues []byte, namespace string) ([]finding.Finding, error) {
 	entries, err := tenants.Read(controllerValues)
 	if err != nil {
@@ -137,8 +145,8 @@ func Validate(content, controllerValues []byte, namespace string) ([]finding.Fin
 	return v.findings, nil
 }
 
-// report writes what is wrong with a file. It fails with ErrProblems if anything is, other than what may be meant so, and with
-// ErrNothingChecked if nothing was checked: a wrong file or an empty pipe must not pass as valid.
+// report writes what is wrong with a file. It fails with ErrProblems if anything is, other than what may be meant so,
+// and with ErrNothingChecked if nothing was checked: a wrong file or an empty pipe must not pass as valid.
 func (v *validated) report(output io.Writer, file, format string) error {
 	wrong := slices.ContainsFunc(v.findings, func(f finding.Finding) bool { return f.Severity == finding.Problem })
 	if len(v.findings) == 0 && v.checked == 0 {
@@ -167,7 +175,8 @@ func (v *validated) report(output io.Writer, file, format string) error {
 
 func (v *validated) write(output io.Writer, file string) {
 	for _, found := range v.findings {
-		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.OneLine(found.Object), found.Reason, finding.OneLine(found.Message), finding.OneLine(found.Fix))
+		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.OneLine(found.Object), found.Reason,
+			finding.OneLine(found.Message), finding.OneLine(found.Fix))
 	}
 	for _, note := range v.notes {
 		fmt.Fprintf(output, "%s: %s.\n", file, strings.TrimSuffix(note, "."))

@@ -22,7 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
-// Whose values a document has that names no kind.
+// The owners of values in a document that names no kind.
 
 // parent is a chart that has ours below it.
 type parent struct {
@@ -34,14 +34,14 @@ type parent struct {
 	values map[string]any
 }
 
-// dependency is what a chart says of one below it.
+// dependency has what a chart says of one below it.
 type dependency struct {
 	Name, Alias, Condition string
 	Tags                   []string
 }
 
-// off reports whether values of the parent chart leave a dependency out. As for Helm, the first condition that the values have decides, or else
-// the tags, of which one that is true suffices.
+// off reports whether values of the parent chart leave a dependency out. As for Helm, the first condition that the
+// values have decides, or else the tags, of which one that is true suffices.
 func (d dependency) off(values common.Values) bool {
 	for path := range strings.SplitSeq(d.Condition, ",") {
 		if value, err := values.PathValue(strings.TrimSpace(path)); err == nil {
@@ -59,8 +59,8 @@ func (d dependency) off(values common.Values) bool {
 // maxParent is the size of the files of a parent chart that are read, far above what Helm can install.
 const maxParent = 8 << 20
 
-// parentOf reads the chart that a file of values lies in. There is none if the directory has no Chart.yaml with one of our charts among its
-// dependencies.
+// parentOf reads the chart that a file of values lies in. There is none if the directory has no Chart.yaml with one of
+// our charts among its dependencies.
 func parentOf(file string) (parent, error) {
 	directory := filepath.Dir(file)
 	content, err := files.Read(filepath.Join(directory, "Chart.yaml"), maxParent)
@@ -106,7 +106,8 @@ const belowParent = "parent"
 // chartOf says which chart values are for; "" if they have nothing that only one of them has.
 func (p parent) chartOf(values map[string]any) string {
 	has := func(one, other string) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(values)), func(key string) bool { return dryrun.Knows(one, key) && !dryrun.Knows(other, key) })
+		return slices.ContainsFunc(slices.Collect(maps.Keys(values)),
+			func(key string) bool { return dryrun.Knows(one, key) && !dryrun.Knows(other, key) })
 	}
 	found, off, _ := p.below(values, "")
 	switch {
@@ -122,8 +123,9 @@ func (p parent) chartOf(values map[string]any) string {
 	return ""
 }
 
-// charts says which chart each document is for. One that doesn't show it is for that of the one before it, or else of the first that does.
-// If none does, they are for the scale set's if that knows any of their keys.
+// charts says which chart each document is for. A document that doesn't show it is for the chart of the document before
+// it, or else of the first that shows one. If none does, all are for the scale set's chart if that knows any of their
+// keys.
 func (v *validated) charts() []string {
 	of := make([]string, len(v.plain))
 	known := ""
@@ -138,7 +140,8 @@ func (v *validated) charts() []string {
 			continue
 		}
 		ofSet := func(key string) bool { return dryrun.Knows(charts.ScaleSet, key) }
-		if keys := slices.Collect(maps.Keys(v.plain[i].fields)); known == "" && (len(keys) == 0 || slices.ContainsFunc(keys, ofSet)) {
+		if keys := slices.Collect(maps.Keys(v.plain[i].fields)); known == "" &&
+			(len(keys) == 0 || slices.ContainsFunc(keys, ofSet)) {
 			known = charts.ScaleSet
 		}
 		of[i] = known
@@ -153,19 +156,20 @@ func isSet(values map[string]any) bool {
 	return url || secret
 }
 
-// below returns the values for our charts among those of a chart that has them below it: under their names or aliases, or, if these aren't
-// known, under any name if they have what only those of a scale set have. A chart may be below one that is below. off lists those that are
-// disabled, and others the rest.
+// below returns the values for our charts among those of a chart that has them below it: under their names or aliases,
+// or, if these aren't known, under any name if they have what only those of a scale set have. A chart may be below one
+// that is below. off lists those that are disabled, and others the rest.
 func (p parent) below(values map[string]any, path string) (found []*source, off, others []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		inner, is := values[key].(map[string]any)
-		if !is || key == "global" || key == "tags" || key == "resourceMeta" { // the latter has keys of that name in a scale set's values
+		if !is || key == "global" || key == "tags" || key == "resourceMeta" {
+			// the latter has keys of that name in a scale set's values
 			continue
 		}
 		chart, guessed := p.chartAt(key, inner)
 		at := path + key
 		switch {
-		case chart != "" && (inner["enabled"] == false || path == "" && p.switches[key].off(values)):
+		case chart != "" && (inner["enabled"] == false || (path == "" && p.switches[key].off(values))):
 			off = append(off, at)
 		case chart != "":
 			found = append(found, &source{place: at, chart: chart, values: inner, guessed: guessed})
@@ -181,7 +185,8 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 	return found, off, others
 }
 
-// chartAt returns which of our charts the values below a key are for, empty if none, and whether only the values say so.
+// chartAt returns which of our charts the values below a key are for, empty if none, and whether only the values say
+// so.
 func (p parent) chartAt(key string, values map[string]any) (chart string, guessed bool) {
 	switch {
 	case p.charts[key] != "":
@@ -194,7 +199,7 @@ func (p parent) chartAt(key string, values map[string]any) (chart string, guesse
 	return "", false
 }
 
-// maxDepth is how far below a chart ours are looked for.
+// maxDepth limits the levels below a chart at which ours are looked for.
 const maxDepth = 3
 
 // setting is a value as a flag of Helm's gives it.
@@ -217,7 +222,9 @@ var settingFlags = []*settingFlag{
 	{"set-json", "value as helm's flag of that name takes it: KEY=JSON, or an object in JSON; may be repeated", setJSON},
 	{"set", "value as helm's flag of that name takes it: KEY=VALUE,KEY=VALUE; may be repeated", strvals.ParseInto},
 	{"set-string", "the same, of which every value is a string", strvals.ParseIntoString},
-	{"set-file", "value as helm's flag of that name takes it: KEY=FILE; may be repeated", func(text string, values map[string]any) error {
+	{"set-file", "value as helm's flag of that name takes it: KEY=FILE; may be repeated", func(
+		text string, values map[string]any,
+	) error {
 		return strvals.ParseIntoFile(text, values, func(path []rune) (any, error) {
 			content, err := files.Read(string(path), maxParent)
 			return string(content), err
@@ -247,7 +254,8 @@ func (s settings) applyTo(values map[string]any) error {
 			}
 			if err := flag.parse(one.given, values); err != nil {
 				if flag.name != "set-file" { // of which the error has a path only
-					err = errors.New("its text is not as Helm takes it (not shown here, as it may be a credential); a comma in a value is written \\,")
+					err = errors.New("its text is not as Helm takes it (not shown here, as it may be a credential); a comma in a " +
+						"value is written \\,")
 				}
 				return fmt.Errorf("--%s: %w", flag.name, err)
 			}
@@ -257,7 +265,8 @@ func (s settings) applyTo(values map[string]any) error {
 }
 
 // errNothingToSet says that values of the command line have none to belong to.
-var errNothingToSet = errors.New("--set and the like go with values of a chart, and there are only objects: change the values in these, or validate a file of values")
+var errNothingToSet = errors.New("--set and the like go with values of a chart, and there are only objects: change " +
+	"the values in these, or validate a file of values")
 
 // overlay adds the values of the command line as a document that lies on all others.
 func (v *validated) overlay(given settings) error {
@@ -275,8 +284,8 @@ func (v *validated) overlay(given settings) error {
 	return nil
 }
 
-// values checks the documents without a kind. As Helm does with several files, and with several documents in a file, those that are for
-// the same chart are merged: what comes later wins.
+// values checks the documents without a kind. As Helm does with several files, and with several documents in a file,
+// those that are for the same chart are merged: what comes later wins.
 func (v *validated) values() error {
 	merged := map[string]*plainDocument{}
 	of := v.charts()
@@ -299,7 +308,12 @@ func (v *validated) values() error {
 		if chart == belowParent {
 			document.fields = loader.MergeMaps(v.parent.values, document.fields)
 		}
-		from := &source{place: document.place, chart: chart, values: document.fields, release: dryrun.Release{Name: "release", Namespace: v.namespace}}
+		from := &source{
+			place:   document.place,
+			chart:   chart,
+			values:  document.fields,
+			release: dryrun.Release{Name: "release", Namespace: v.namespace},
+		}
 		if err := v.source(from); err != nil {
 			return err
 		}
@@ -325,7 +339,8 @@ func (v *validated) source(from *source) (err error) {
 			v.notes, v.skipped = append(v.notes, from.place+": "+said), append(v.skipped, said)
 		}
 		if len(others) > 0 {
-			v.notes = append(v.notes, from.place+": not checked, because it isn't known to be for our charts: "+strings.Join(others, ", "))
+			v.notes = append(v.notes, from.place+": not checked, because it isn't known to be for our charts: "+
+				strings.Join(others, ", "))
 		}
 	default:
 		v.check(from.place, func(c *checks) { err = c.valuesOf(from) })
@@ -341,8 +356,15 @@ func (v *validated) delivered(kind string, given *gitops.Delivery) error {
 		v.notes = append(v.notes, place+": not checked: "+given.Unread)
 		return nil
 	}
-	given.Release.Name, given.Release.Namespace = cmp.Or(given.Release.Name, "release"), cmp.Or(given.Release.Namespace, v.namespace)
-	from := &source{place: place, chart: chartNamed(given.Chart), values: given.Values, release: given.Release, more: strings.Join(given.More, ", ")}
+	given.Release.Name, given.Release.Namespace = cmp.Or(given.Release.Name, "release"),
+		cmp.Or(given.Release.Namespace, v.namespace)
+	from := &source{
+		place:   place,
+		chart:   chartNamed(given.Chart),
+		values:  given.Values,
+		release: given.Release,
+		more:    strings.Join(given.More, ", "),
+	}
 	found, off, _ := v.parent.below(given.Values, "")
 	switch {
 	case given.Local && !isSet(given.Values) && len(found)+len(off) > 0:

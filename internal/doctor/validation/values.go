@@ -25,7 +25,7 @@ type source struct {
 	place, chart string
 	values       map[string]any
 	release      dryrun.Release
-	// more says what else there are values in, which can't be read; "" if these are all.
+	// more names other sources of values, which can't be read; "" if there are none.
 	more string
 	// guessed: nothing but what they have says that they are for the chart.
 	guessed bool
@@ -44,13 +44,16 @@ func (c *checks) valuesOf(from *source) error {
 	ofAccess := c.findings
 	rendered, faults, err := dryrun.Render(from.chart, from.values, from.release)
 	if stops(faults) && len(ofAccess) > 0 {
-		// The templates stop at the first thing. If that has been said, with a reason of its own, there may be more behind it.
+		// The templates stop at the first fault. If that has been said, with a reason of its own, there may be more
+		// behind it.
 		rendered, faults, err = c.renderWithAccess(from, urlRefused)
 	}
-	if stops(faults) && from.chart == charts.ScaleSet && !urlRefused && err == nil { // as at an address that only the chart refuses
+	if stops(faults) && from.chart == charts.ScaleSet && !urlRefused && err == nil {
+		// as at an address that only the chart refuses
 		var more []dryrun.Fault
 		rendered, more, err = c.renderWithAccess(from, true)
-		faults = append(faults, slices.DeleteFunc(more, func(fault dryrun.Fault) bool { return slices.Contains(faults, fault) })...)
+		faults = append(faults, slices.DeleteFunc(more,
+			func(fault dryrun.Fault) bool { return slices.Contains(faults, fault) })...)
 	}
 	if err != nil {
 		return err
@@ -72,7 +75,7 @@ func (c *checks) valuesOf(from *source) error {
 	return nil
 }
 
-// stops reports whether faults of a chart are those at which its templates stop.
+// stops reports whether a chart's templates stop at these faults.
 func stops(faults []dryrun.Fault) bool {
 	return slices.ContainsFunc(faults, func(fault dryrun.Fault) bool { return !fault.Warning && fault.Path == "" })
 }
@@ -87,11 +90,11 @@ func (c *checks) renderWithAccess(from *source, withURL bool) (*dryrun.Rendered,
 	return dryrun.Render(from.chart, loader.MergeMaps(from.values, accepted), from.release)
 }
 
-// discount makes warnings of problems that may be none: values of another place may solve them, or the values may be another chart's. An
-// unknown field is a problem whatever else there is.
+// discount makes warnings of problems that may be none: values of another place may solve them, or the values may be
+// another chart's. An unknown field is a problem whatever else there is.
 func (c *checks) discount(from *source) {
 	for i := range c.findings {
-		if from.guessed || from.more != "" && c.findings[i].Reason != "UnknownValue" {
+		if from.guessed || (from.more != "" && c.findings[i].Reason != "UnknownValue") {
 			c.findings[i].Severity = finding.Warning
 		}
 	}
@@ -99,7 +102,8 @@ func (c *checks) discount(from *source) {
 		c.notes = append(c.notes, c.object+": not checked: "+from.more)
 	}
 	if from.guessed {
-		c.notes = append(c.notes, c.object+": taken for values of "+from.chart+", because it has a githubConfigUrl or a githubConfigSecret; "+
+		c.notes = append(c.notes, c.object+": taken for values of "+from.chart+
+			", because it has a githubConfigUrl or a githubConfigSecret; "+
 			"what is wrong is a problem if a Chart.yaml beside the file says so")
 	}
 }
@@ -112,7 +116,13 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 	}
 	switch belongs := dryrun.Belongs(chart, fault.Path); {
 	case fault.Warning:
-		c.findings = append(c.findings, finding.Finding{Severity: finding.Warning, Object: c.object, Reason: invalid, Message: fault.String(), Fix: "give a map there, as the chart's values.yaml does, or nothing"})
+		c.findings = append(c.findings, finding.Finding{
+			Severity: finding.Warning,
+			Object:   c.object,
+			Reason:   invalid,
+			Message:  fault.String(),
+			Fix:      "give a map there, as the chart's values.yaml does, or nothing",
+		})
 	case !fault.Unknown:
 		c.add(invalid, fault.String(), "change it as the message says")
 	case belongs != "":
@@ -164,8 +174,8 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 	return nil
 }
 
-// of returns the values of which an object is made, those that win first: of a variant's objects its own, at their place among all, and then
-// the common ones.
+// of returns the values of which an object is made, those that win first: of a variant's objects its own, at their
+// place among all, and then the common ones.
 func (s *source) of(object map[string]any) (all []map[string]any) {
 	set, _, _ := unstructured.NestedString(object, "metadata", "labels", "app.kubernetes.io/instance")
 	variants, _ := s.values["variants"].([]any)
@@ -182,12 +192,13 @@ func (s *source) of(object map[string]any) (all []map[string]any) {
 	return append(all, common)
 }
 
-// hookTemplateKey is where the ConfigMap of the scale set's chart has the template of job pods.
+// hookTemplateKey is the key below which the ConfigMap of the scale set's chart has the template of job pods.
 const hookTemplateKey = "extension"
 
 // secret checks the name of a Secret, or of something in a vault, or credentials that are given as keys and values.
 func (c *checks) secret(secret any, url string, inVault bool) {
-	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and github_app_private_key"
+	const fix = "name a Secret, or set github_token, or set github_app_id, github_app_installation_id and " +
+		"github_app_private_key"
 	switch given := secret.(type) {
 	case string:
 		c.require(given != "", v1alpha1.ReasonCredentialsMissing, "githubConfigSecret is empty", fix)
@@ -196,8 +207,10 @@ func (c *checks) secret(secret any, url string, inVault bool) {
 		has := func(key string) bool { return strings.TrimSpace(asText(given[key])) != "" }
 		app := has(credentials.KeyAppID) && has(credentials.KeyAppInstallationID) && has(credentials.KeyAppPrivateKey)
 		part := has(credentials.KeyAppID) || has(credentials.KeyAppInstallationID) || has(credentials.KeyAppPrivateKey)
-		c.require(has(credentials.KeyToken) || app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
-		c.require(!has(credentials.KeyToken) || !part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
+		c.require(has(credentials.KeyToken) ||
+			app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
+		c.require(!has(credentials.KeyToken) ||
+			!part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
 		if app {
 			c.app(given, url)
 		}
@@ -210,18 +223,22 @@ func (c *checks) secret(secret any, url string, inVault bool) {
 func (c *checks) app(given map[string]any, url string) {
 	installation, err := strconv.ParseInt(strings.TrimSpace(asText(given[credentials.KeyAppInstallationID])), 10, 64)
 	if err != nil || installation <= 0 {
-		c.add(v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret."+credentials.KeyAppInstallationID+" is not a positive whole number",
+		c.add(v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret."+credentials.KeyAppInstallationID+
+			" is not a positive whole number",
 			"take it from the end of the installation's URL on GitHub")
 		return
 	}
 	err = actions.Credentials{App: &actions.AppCredentials{
-		ID: asText(given[credentials.KeyAppID]), InstallationID: installation, PrivateKey: asText(given[credentials.KeyAppPrivateKey]),
+		ID: asText(given[credentials.KeyAppID]), InstallationID: installation,
+		PrivateKey: asText(given[credentials.KeyAppPrivateKey]),
 	}}.Validate()
-	c.require(err == nil, v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf("githubConfigSecret: %v", err), "give the App's key as GitHub generated it")
+	c.require(err == nil, v1alpha1.ReasonCredentialsInvalid, fmt.Sprintf("githubConfigSecret: %v", err),
+		"give the App's key as GitHub generated it")
 	address, err := actions.ParseConfigURL(url)
 	c.require(err != nil || address.Scope != actions.ScopeEnterprise, v1alpha1.ReasonCredentialsInvalid,
 		"githubConfigSecret has a GitHub App, which can't register runners of an enterprise",
-		"give a classic personal access token with the scope manage_runners:enterprise, or register at an organization of the enterprise")
+		"give a classic personal access token with the scope manage_runners:enterprise, or register at an organization of "+
+			"the enterprise")
 }
 
 // asText returns a value as the chart renders it, or "" if there is none.

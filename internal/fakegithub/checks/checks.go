@@ -1,4 +1,5 @@
-// Package checks has the check runs on commits that the Apps of a fake GitHub have made. It is pure: no HTTP, no lock and no clock.
+// Package checks has the check runs on commits that the Apps of a fake GitHub have made. It is pure: no HTTP, no lock
+// and no clock.
 package checks
 
 import (
@@ -19,7 +20,7 @@ type CheckRun struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// Content is what a client says in a check run; empty fields are not given.
+// Content has what a client says in a check run; empty fields are not given.
 type Content struct {
 	Name       string `json:"name"`
 	HeadSHA    string `json:"head_sha"`
@@ -50,7 +51,9 @@ func (r *Runs) Create(now time.Time, app, owner, repository string, content Cont
 }
 
 // Update changes what is given of a check run, and tells whether the App has made one of that id there.
-func (r *Runs) Update(now time.Time, app, owner, repository string, id int64, content Content) (made CheckRun, found bool) {
+func (r *Runs) Update(
+	now time.Time, app, owner, repository string, id int64, content Content,
+) (made CheckRun, found bool) {
 	for _, check := range r.all {
 		if check.ID != id || check.App != app || !check.isIn(owner, repository) {
 			continue

@@ -22,7 +22,7 @@ const (
 	UnknownRunner AnomalyKind = "UnknownRunner"
 	// ScaleSetDeletedBusy: a scale set was deleted by its client while jobs ran.
 	ScaleSetDeletedBusy AnomalyKind = "ScaleSetDeletedBusy"
-	// ZeroAdvertised: a session advertised a capacity of 0, which may bar jobs from its scale set for good.
+	// ZeroAdvertised: a session advertised a capacity of 0, which may bar jobs from its scale set for ever.
 	ZeroAdvertised AnomalyKind = "ZeroAdvertised"
 )
 

@@ -24,8 +24,8 @@ func (s *State) place(now time.Time, only ...*ScaleSet) {
 	}
 }
 
-// room is how many more jobs the set may have assigned. Without a session
-// nobody has advertised anything.
+// room returns the number of further jobs that the set may have assigned. Without a session nobody has advertised
+// anything.
 func (set *ScaleSet) room() int {
 	if set.session == nil {
 		return 0

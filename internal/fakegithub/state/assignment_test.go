@@ -12,7 +12,8 @@ func TestJobsAreSpreadByCapacity(t *testing.T) {
 	capacities := []int{10, 30, 0}
 	sets := make([]*ScaleSet, len(capacities))
 	for i, capacity := range capacities {
-		set, err := s.CreateScaleSet(start, scope, ScaleSetSpec{Name: string(rune('a' + i)), Labels: []Label{{Name: "linux"}}})
+		set, err := s.CreateScaleSet(start, scope,
+			ScaleSetSpec{Name: string(rune('a' + i)), Labels: []Label{{Name: "linux"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,8 +157,8 @@ func (c *caller) acquire(jobs ...*Job) {
 	}
 }
 
-// What queues while a session advertises 0 never comes to that set, in whatever session; a set without a session, or before its first
-// poll, bars nothing.
+// What queues while a session advertises 0 never comes to that set, in whatever session; a set without a session, or
+// before its first poll, bars nothing.
 func TestZeroIsFinal(t *testing.T) {
 	for _, flow := range []Flow{AutoAssign, Acquire} {
 		t.Run(string(flow), func(t *testing.T) {

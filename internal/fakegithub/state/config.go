@@ -23,8 +23,8 @@ type Config struct {
 	MultiLabel bool
 	// FirstMessageID defaults to 100000000, where the hosted service starts.
 	FirstMessageID int64
-	// SessionLifetime is how long an abandoned session blocks its scale set;
-	// default 90 s: the real service still refuses after 60 s and has let go at 91 s.
+	// An abandoned session blocks its scale set for SessionLifetime; default 90 s: the real service still refuses after
+	// 60 s and has let go at 91 s.
 	SessionLifetime time.Duration
 	// QueueTokenLifetime defaults to 50 min.
 	QueueTokenLifetime time.Duration
@@ -35,15 +35,14 @@ type Config struct {
 	ReassignDelay time.Duration
 	// OfferRepeat sends JobAvailable again for offers nobody has taken.
 	OfferRepeat time.Duration
-	// ZeroIsFinal bars a job for good from every fitting scale set whose session announces a capacity of 0 when the
-	// job is queued, and leaves statistics out of that session's messages, as was once seen of the hosted service. A
-	// scale set without a session, or with one that has not polled yet, bars nothing.
+	// ZeroIsFinal bars a job for ever from every fitting scale set whose session announces a capacity of 0 when the job
+	// is queued, and leaves statistics out of that session's messages, as was seen of the hosted service a single time.
+	// A scale set without a session, or with one that has not polled yet, bars nothing.
 	ZeroIsFinal bool
 	// RunnerLinger keeps the record of a finished runner, still "running", for a while.
 	RunnerLinger time.Duration
-	// RunnerLostAfter is how long a runner may be out of touch before it counts as
-	// offline and its job as failed; default 60 s. A test that moves a fake clock by
-	// more in one step may catch a runner between two requests and should raise it.
+	// A runner that has been out of touch for RunnerLostAfter counts as offline and its job as failed; default 60 s. A
+	// test that moves a fake clock by more in one step may catch a runner between two requests and should raise it.
 	RunnerLostAfter time.Duration
 	// RemoveUnknown404 answers 404 instead of success to removing an unknown runner.
 	RemoveUnknown404 bool

@@ -29,7 +29,7 @@ func (s *State) Connect(now time.Time, id int, clientID, instance, version strin
 	return r, nil
 }
 
-// EventKind is what a runner process learns.
+// EventKind names what a runner process learns.
 type EventKind string
 
 // What can happen to a runner process.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// JobState is where a job stands.
+// JobState is the state of a job.
 type JobState string
 
 // The states of a job, in order. Acquired is bound to a scale set and waiting
@@ -28,8 +28,7 @@ const (
 	ResultCanceled  = "canceled"
 )
 
-// maxAttempts is how often the service assigns a job that no runner picks up:
-// the first time and three more.
+// The service assigns a job that no runner picks up maxAttempts times: the first time and three more.
 const maxAttempts = 4
 
 // JobSpec describes one job to queue. Owner and Repository left empty fit the
@@ -43,7 +42,7 @@ type JobSpec struct {
 	Repository  string
 	WorkflowRef string
 	Event       string
-	// Actor is who has begun the attempt of the run; default a person. Debug is set if it has debug logging.
+	// Actor has begun the attempt of the run; default a person. Debug is set if it has debug logging.
 	Actor string
 	Debug bool
 }
@@ -71,7 +70,7 @@ type Job struct {
 	barred    map[int]bool // scale sets that never get the job
 }
 
-// QueueJobs queues the jobs of a new workflow run at once and returns them.
+// QueueJobs queues the jobs of a new workflow run together and returns them.
 func (s *State) QueueJobs(now time.Time, specs ...JobSpec) []*Job {
 	s.lastRun++
 	run := &Run{ID: s.lastRun, CreatedAt: now}
@@ -79,7 +78,8 @@ func (s *State) QueueJobs(now time.Time, specs ...JobSpec) []*Job {
 	return s.queueAttempt(now, run, nil, specs...)
 }
 
-// queueAttempt begins an attempt of a run, with jobs that it carries over and jobs that are queued for it, which it returns.
+// queueAttempt begins an attempt of a run, with jobs that it carries over and jobs that are queued for it, which it
+// returns.
 func (s *State) queueAttempt(now time.Time, run *Run, carried []*Job, specs ...JobSpec) []*Job {
 	queued := make([]*Job, 0, len(specs))
 	for _, spec := range specs {
@@ -117,7 +117,7 @@ func (s *State) CancelJob(now time.Time, requestID int64) error {
 	return nil
 }
 
-// complete ends a job for good and tells the set it belongs to, if any.
+// complete ends a job for ever and tells its set, if it has one.
 func (s *State) complete(now time.Time, job *Job, result string) {
 	if job.State == Queued {
 		s.waiting = without(s.waiting, job)
@@ -237,7 +237,8 @@ type Run struct {
 	attempts [][]RunJob
 }
 
-// RunJob is a job as a part of one attempt. Jobs that an attempt doesn't run again are carried over into it, as they ended.
+// RunJob is a job as a part of one attempt. Jobs that an attempt doesn't run again are carried over into it, as they
+// ended.
 type RunJob struct {
 	// ID is the job's number in the REST API, another one in each attempt.
 	ID      int64
@@ -335,7 +336,7 @@ func (j RunJob) Runner() string {
 	return j.Job.runner.Name
 }
 
-// Person is who has begun what nobody else has.
+// Person has begun every attempt that names nobody else.
 const Person = "octocat"
 
 // Again says who begins another attempt of a run, and whether it has debug logging.
@@ -344,8 +345,9 @@ type Again struct {
 	Debug bool
 }
 
-// Rerun begins another attempt of a run: with the job of that number in the newest attempt, or with all that failed or were cancelled if
-// the number is 0. It fails with RunGoesOn, RunExpired, or NotRerunnable if nothing failed or the job is of an older attempt.
+// Rerun begins another attempt of a run: with the job of that number in the newest attempt, or with all that failed or
+// were cancelled if the number is 0. It fails with RunGoesOn, RunExpired, or NotRerunnable if nothing failed or the job
+// is of an older attempt.
 func (s *State) Rerun(now time.Time, run *Run, id int64, by Again) error {
 	status, _ := run.Status()
 	switch {
@@ -362,7 +364,7 @@ func (s *State) Rerun(now time.Time, run *Run, id int64, by Again) error {
 	var again []JobSpec
 	for _, job := range run.RunJobs(false) {
 		_, conclusion := job.Status()
-		if id == job.ID || id == 0 && conclusion != "success" {
+		if id == job.ID || (id == 0 && conclusion != "success") {
 			spec := job.Job.Spec
 			spec.Owner, spec.Repository = job.Job.repository(job.Job.set)
 			spec.Actor, spec.Debug = by.Actor, by.Debug

@@ -26,7 +26,8 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: start,
-		polls: map[int]*Poll{}, waiting: map[*Runner]bool{}, started: map[int64]int{}, ended: map[int64]int{}, lastID: map[int]int64{},
+		polls: map[int]*Poll{}, waiting: map[*Runner]bool{}, started: map[int64]int{}, ended: map[int64]int{},
+		lastID: map[int]int64{},
 	}
 	cfg := Config{Flow: AutoAssign, MultiLabel: true, RunnerLinger: time.Duration(w.rng.IntN(3)) * time.Second}
 	if w.rng.IntN(2) == 0 {
@@ -180,8 +181,8 @@ func (w *world) useRunner(r *Runner) {
 	}
 }
 
-// check compares the statistics with a count over the whole job table, and what
-// the client was told with what may happen once only.
+// check compares the statistics with a count over the whole job table, and what the client was told with what may
+// happen a single time only.
 func (w *world) check() {
 	for _, set := range w.s.ScaleSets(nil, 0, "") {
 		got := w.s.Statistics(set)

@@ -65,9 +65,8 @@ type Poll struct {
 	lastID int64
 }
 
-// StartPoll begins a long poll after checking the queue token. capacity is what
-// the set may have assigned in total, from now until the next poll. End the poll
-// with EndPoll.
+// StartPoll begins a long poll after checking the queue token. capacity is the number of jobs that the set may have
+// assigned in total, from now until the next poll. End the poll with EndPoll.
 func (s *State) StartPoll(now time.Time, sessionID, token string, lastID int64, capacity int) (*Poll, error) {
 	session, err := s.authorize(now, sessionID, token)
 	if err != nil {

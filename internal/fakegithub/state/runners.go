@@ -103,7 +103,8 @@ func (s *State) RemoveRunner(scope *Scope, id int) error {
 	return nil
 }
 
-// ForgetRunner loses the registration of an idle runner. Unlike after a removal, its process doesn't learn of it and waits on.
+// ForgetRunner loses the registration of an idle runner. Unlike after a removal, its process doesn't learn of it and
+// waits on.
 func (s *State) ForgetRunner(id int) error {
 	r, err := s.Runner(nil, id)
 	if err != nil {
@@ -152,7 +153,8 @@ func (s *State) DeprecateVersion(version string, on bool) {
 	}
 }
 
-// HoldEnd keeps the job of a runner that has just connected from ending after its steps until Report says that its process is done.
+// HoldEnd keeps the job of a runner that has just connected from ending after its steps until Report says that its
+// process is done.
 func (s *State) HoldEnd(r *Runner) { r.holdsEnd = true }
 
 // Step is a step of a job that a runner adds by itself, as its process has reported it.

@@ -20,7 +20,7 @@ type RunnerSetting struct {
 	IsElastic     bool `json:"isElastic,omitempty"`
 }
 
-// ScaleSetSpec is what a client asks for; zero values mean "not given".
+// ScaleSetSpec has what a client asks for; zero values mean "not given".
 type ScaleSetSpec struct {
 	Name          string
 	RunnerGroupID int

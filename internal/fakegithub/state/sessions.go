@@ -28,7 +28,8 @@ func (s *State) CreateSession(now time.Time, scope *Scope, setID int, owner stri
 		return nil, err
 	}
 	if set.session != nil {
-		return nil, refuse(SessionConflict, "The runner scale set %s already has an active session for owner %s.", set.Name, set.session.OwnerName)
+		return nil, refuse(SessionConflict, "The runner scale set %s already has an active session for owner %s.", set.Name,
+			set.session.OwnerName)
 	}
 	session := &Session{
 		ID: uuid.NewString(), OwnerName: owner, Set: set, lastSeen: now,
@@ -49,8 +50,8 @@ func (s *State) newToken(now time.Time, session *Session) {
 	session.tokens[session.Token] = now.Add(s.cfg.QueueTokenLifetime)
 }
 
-// watchAbandonment ends the session once nobody has used it for its lifetime.
-// One timer per session looks again later instead of one timer per request.
+// watchAbandonment ends the session when nobody has used it for its lifetime. One timer per session looks again later
+// instead of one timer per request.
 func (s *State) watchAbandonment(now time.Time, session *Session) {
 	at := session.lastSeen.Add(s.cfg.SessionLifetime)
 	if len(session.polls) > 0 {

@@ -42,7 +42,7 @@ func (s *State) Statistics(set *ScaleSet) Statistics {
 	return st
 }
 
-// MessageStatistics are what a message for the set carries, nil if it carries none.
+// MessageStatistics returns the statistics of a message for the set, nil if it carries none.
 func (s *State) MessageStatistics(set *ScaleSet) *Statistics {
 	if s.cfg.ZeroIsFinal && set.advertisesZero() {
 		return nil

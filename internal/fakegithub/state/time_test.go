@@ -141,7 +141,8 @@ func TestMissedPickup(t *testing.T) {
 		}
 		at += time.Minute
 		got := b.events(at)
-		if len(got) != 1 || got[0].Type != JobCompleted || got[0].Result != ResultCanceled || *got[0].RunnerID != 0 || *got[0].RunnerName != "" {
+		if len(got) != 1 || got[0].Type != JobCompleted || got[0].Result != ResultCanceled || *got[0].RunnerID != 0 ||
+			*got[0].RunnerName != "" {
 			t.Fatalf("attempt %d: got %+v, want JobCompleted canceled", attempt, got)
 		}
 		at += pause
@@ -234,7 +235,8 @@ func TestRunnerComesBack(t *testing.T) {
 
 func TestRunningJobsEndOnDemand(t *testing.T) {
 	b := newBench(t, Config{})
-	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: time.Hour}, JobSpec{Labels: []string{"linux"}, Duration: time.Hour})
+	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: time.Hour},
+		JobSpec{Labels: []string{"linux"}, Duration: time.Hour})
 	b.events(0)
 	b.runner(0, "runner-1")
 	b.EndJobs(b.at(time.Second))

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// currentData is the link by which a kubelet switches all files of a volume at once.
+// currentData is the link by which a kubelet switches all files of a volume together.
 const currentData = "..data"
 
-// writeAtomically replaces the files of a mounted volume as a kubelet does: the files go to a new directory, a rename points the
-// link ..data to it, and the visible names are links through ..data. Programs that watch the directory get the same events as on
-// a real node.
+// writeAtomically replaces the files of a mounted volume as a kubelet does: the files go to a new directory, a rename
+// points the link ..data to it, and the visible names are links through ..data. Programs that watch the directory get
+// the same events as on a real node.
 func writeAtomically(directory string, files map[string][]byte) error {
 	current := filepath.Join(directory, currentData)
 	previous, err := os.Readlink(current)

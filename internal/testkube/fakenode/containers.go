@@ -16,8 +16,8 @@ const (
 	lastRestartBackOff = 5 * time.Minute
 )
 
-// begin mounts claims, waits for the start latency and plays the faults that keep containers from starting. It reports whether they
-// start.
+// begin mounts claims, waits for the start latency and plays the faults that keep containers from starting. It reports
+// whether they start.
 func (p *player) begin(fault Fault) bool {
 	waiting := "ContainerCreating"
 	if len(p.pod.Spec.InitContainers) > 0 {
@@ -25,8 +25,9 @@ func (p *player) begin(fault Fault) bool {
 	}
 	p.mu.Lock()
 	for _, container := range slices.Concat(p.pod.Spec.InitContainers, p.pod.Spec.Containers) {
-		p.containers[container.Name] = &corev1.ContainerStatus{Name: container.Name, Image: container.Image, Started: new(bool),
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waiting}}}
+		p.containers[container.Name] = &corev1.ContainerStatus{Name: container.Name, Image: container.Image,
+			Started: new(bool),
+			State:   corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waiting}}}
 	}
 	p.mu.Unlock()
 	if fault != (Fault{}) || len(p.pod.Spec.InitContainers) > 0 {
@@ -37,7 +38,7 @@ func (p *player) begin(fault Fault) bool {
 		p.fail(outcome{reason: fault.Reject, message: "Pod was rejected: " + fault.Reject})
 		return false
 	}
-	if fault.NeverStart || p.node.options.Claims != nil && !p.mountClaims() {
+	if fault.NeverStart || (p.node.options.Claims != nil && !p.mountClaims()) {
 		return false
 	}
 	p.mu.Lock()
@@ -65,8 +66,8 @@ func (p *player) waitForImage() {
 	}
 }
 
-// loop runs a container until it has ended for good and returns its last exit code. up, if not nil, is closed when the container
-// has started for the first time.
+// loop runs a container until it has ended and is not restarted, and returns its last exit code. up, if not nil, is
+// closed when the container has started for the first time.
 func (p *player) loop(ctx context.Context, spec corev1.Container, policy corev1.RestartPolicy, up chan<- struct{}) int {
 	for restarts := int32(0); ; restarts++ {
 		code := p.once(ctx, spec, restarts, up)
@@ -80,7 +81,8 @@ func (p *player) loop(ctx context.Context, spec corev1.Container, policy corev1.
 	}
 }
 
-// backOff pauses before the next start, but not before the first restart. It reports whether there is to be a next start.
+// backOff pauses before the next start, but not before the first restart. It reports whether there is to be a next
+// start.
 func (p *player) backOff(ctx context.Context, name string, restarts int32) bool {
 	if restarts == 0 {
 		return ctx.Err() == nil
@@ -95,7 +97,8 @@ func (p *player) backOff(ctx context.Context, name string, restarts int32) bool 
 	return p.pause(ctx, pause)
 }
 
-// restartPause returns the pause before a restart: first before the second one, and twice as long before each further one.
+// restartPause returns the pause before a restart: first before the second one, and twice as long before each further
+// one.
 func restartPause(first time.Duration, restarts int32) time.Duration {
 	pause := first
 	for range restarts - 1 {
@@ -137,8 +140,8 @@ func (p *player) once(ctx context.Context, spec corev1.Container, restarts int32
 	return code
 }
 
-// prepare resolves the environment, waiting for the Secrets and ConfigMaps that it refers to, and assigns ports. It returns false
-// if the pod has to stop before that.
+// prepare resolves the environment, waiting for the Secrets and ConfigMaps that it refers to, and assigns ports. It
+// returns false if the pod has to stop before that.
 func (p *player) prepare(ctx context.Context, spec corev1.Container, restarts int32) (*Container, Runner, bool) {
 	runner := p.runnerFor(spec)
 	for ctx.Err() == nil {
@@ -209,7 +212,8 @@ func (p *player) started(run *Container) {
 	if status.State.Terminated != nil {
 		status.LastTerminationState = corev1.ContainerState{Terminated: status.State.Terminated}
 	}
-	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.node.options.Clock.Now())}}
+	started := metav1.NewTime(p.node.options.Clock.Now())
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
 	status.RestartCount = run.RestartCount
 	up := run.addressOf(run.Spec.StartupProbe) == ""
 	status.Started = &up
@@ -225,7 +229,11 @@ func (p *player) terminated(run *Container, code int) {
 		reason = "Error"
 	}
 	status := p.containers[run.Spec.Name]
-	ended := &corev1.ContainerStateTerminated{ExitCode: int32(code), Reason: reason, FinishedAt: metav1.NewTime(p.node.options.Clock.Now())}
+	ended := &corev1.ContainerStateTerminated{
+		ExitCode:   int32(code),
+		Reason:     reason,
+		FinishedAt: metav1.NewTime(p.node.options.Clock.Now()),
+	}
 	if status.State.Running != nil {
 		ended.StartedAt = status.State.Running.StartedAt
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 func TestRestartPauseDoublesUpToItsLimit(t *testing.T) {
-	for restarts, want := range map[int32]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 5: 160 * time.Second, 6: 5 * time.Minute, 1000: 5 * time.Minute} {
+	for restarts, want := range map[int32]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 5: 160 * time.Second,
+		6: 5 * time.Minute, 1000: 5 * time.Minute} {
 		if got := restartPause(10*time.Second, restarts); got != want {
 			t.Errorf("after %d restarts: got %s, want %s", restarts, got, want)
 		}
@@ -38,7 +39,8 @@ func waiting() corev1.ContainerStatus { return corev1.ContainerStatus{} }
 
 func live() corev1.ContainerStatus {
 	up := true
-	return corev1.ContainerStatus{Started: &up, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	return corev1.ContainerStatus{Started: &up, Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 }
 
 func exited(code int32) corev1.ContainerStatus {

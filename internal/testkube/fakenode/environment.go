@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// environment resolves a container's env and envFrom. It fails if a Secret, a ConfigMap or a key that is not optional is missing.
+// environment resolves a container's env and envFrom. It fails if a Secret, a ConfigMap or a key that is not optional
+// is missing.
 func (p *player) environment(ctx context.Context, container corev1.Container) (map[string]string, error) {
 	resolved := map[string]string{}
 	for _, source := range container.EnvFrom {

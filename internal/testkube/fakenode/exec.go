@@ -26,10 +26,10 @@ const (
 
 // Exec is a Runner that runs a real program of this machine instead of the container's image and command.
 //
-// The program gets the container's args and environment, the pod's name in HOSTNAME, and in KUBECONFIG a file with which it acts
-// as the pod's ServiceAccount. Volumes are mounted below a temporary directory: arguments and values of variables that are paths
-// in a volume are changed to lead there, and updates of Secrets and ConfigMaps arrive there. SIGTERM and SIGKILL are sent as by a
-// container runtime.
+// The program gets the container's args and environment, the pod's name in HOSTNAME, and in KUBECONFIG a file with
+// which it acts as the pod's ServiceAccount. Volumes are mounted below a temporary directory: arguments and values of
+// variables that are paths in a volume are changed to lead there, and updates of Secrets and ConfigMaps arrive there.
+// SIGTERM and SIGKILL are sent as by a container runtime.
 type Exec struct {
 	// Path of the program.
 	Path string
@@ -37,8 +37,8 @@ type Exec struct {
 	Args []string
 	// Environment is added to the container's and takes precedence over it.
 	Environment map[string]string
-	// Ports names, for each container port, the environment variable that tells the program on which address of this machine to
-	// listen instead. Probes and Node.Address use that address. A port that is not named is not probed.
+	// Ports names, for each container port, the environment variable that tells the program on which address of this
+	// machine to listen instead. Probes and Node.Address use that address. A port that is not named is not probed.
 	Ports map[int32]string
 }
 
@@ -72,7 +72,7 @@ func (e Exec) Run(ctx context.Context, c *Container) int {
 	return end(started, c)
 }
 
-// end sends SIGTERM, and SIGKILL once the container is killed. Sending fails only if the process has ended.
+// end sends SIGTERM, and SIGKILL when the container is killed. Sending fails only if the process has ended.
 func end(started *process.Process, c *Container) int {
 	if !c.wasKilled() {
 		_ = started.Signal(syscall.SIGTERM)
@@ -101,8 +101,8 @@ func (e Exec) start(c *Container, log *os.File) (*process.Process, error) {
 	return process.Start(command)
 }
 
-// environment adds the container's variables to the few that programs need to run. Other variables of the test must not leak into
-// programs.
+// environment adds the container's variables to the few that programs need to run. Other variables of the test must not
+// leak into programs.
 func (e Exec) environment(c *Container, root string) []string {
 	variables := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "TMPDIR": os.TempDir(),

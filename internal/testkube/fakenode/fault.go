@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fault is what goes wrong before a pod's first container starts. The zero value is no fault.
+// Fault has what goes wrong before a pod's first container starts. The zero value is no fault.
 type Fault struct {
 	// Delay is added to the start latency.
 	Delay time.Duration
@@ -17,12 +17,13 @@ type Fault struct {
 	Unschedulable string
 	// ImagePull leaves the containers in ErrImagePull, then ImagePullBackOff.
 	ImagePull bool
-	// Reject makes the node refuse to admit the pod, which then fails with this reason, such as OutOfcpu or NodeAffinity.
+	// Reject makes the node refuse to admit the pod, which then fails with this reason, such as OutOfcpu or
+	// NodeAffinity.
 	Reject string
 }
 
-// OnStart installs the function that decides with which fault a pod starts; nil means none. It applies to pods that the node sees
-// for the first time afterwards.
+// OnStart installs the function that decides with which fault a pod starts; nil means none. It applies to pods that the
+// node sees for the first time afterwards.
 func (n *Node) OnStart(decide func(*corev1.Pod) Fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,8 +40,8 @@ func (n *Node) faultFor(pod *corev1.Pod) Fault {
 	return decide(pod)
 }
 
-// Evict ends the pod as a node under pressure does: containers killed, phase Failed, reason Evicted. It fails if the pod is not
-// on this node.
+// Evict ends the pod as a node under pressure does: containers killed, phase Failed, reason Evicted. It fails if the
+// pod is not on this node.
 func (n *Node) Evict(pod types.NamespacedName, message string) error {
 	p, err := n.player(pod)
 	if err != nil {
@@ -50,7 +51,8 @@ func (n *Node) Evict(pod types.NamespacedName, message string) error {
 	return nil
 }
 
-// OOMKill kills a running container as if it had run out of memory. It fails if the container does not run on this node.
+// OOMKill kills a running container as if it had run out of memory. It fails if the container does not run on this
+// node.
 func (n *Node) OOMKill(pod types.NamespacedName, container string) error {
 	return n.killContainer(pod, container, "OOMKilled")
 }

@@ -53,7 +53,8 @@ func TestAnEvictedPodFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaits(pod, "evicted", func(pod *corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted" && pod.Status.ContainerStatuses[0].State.Terminated != nil
+		return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted" &&
+			pod.Status.ContainerStatuses[0].State.Terminated != nil
 	})
 	if got := conditionOf(pod, corev1.DisruptionTarget); got != corev1.ConditionTrue {
 		t.Errorf("condition DisruptionTarget is %q, want True", got)
@@ -85,7 +86,8 @@ func TestPodsOfALostNodeStayTerminatingUntilForced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaits(pod, "not ready", func(pod *corev1.Pod) bool {
-		return conditionOf(pod, corev1.PodReady) == corev1.ConditionFalse && conditionOf(pod, corev1.ContainersReady) == corev1.ConditionTrue
+		return conditionOf(pod, corev1.PodReady) == corev1.ConditionFalse &&
+			conditionOf(pod, corev1.ContainersReady) == corev1.ConditionTrue
 	})
 	s.delete(pod, client.GracePeriodSeconds(1))
 	s.Consistently(func() error {
@@ -95,8 +97,8 @@ func TestPodsOfALostNodeStayTerminatingUntilForced(t *testing.T) {
 	s.awaitsGone(pod)
 }
 
-// Nobody has noticed that the node is silent, so its pod stays Ready; what has happened to the pod is reported once the node is
-// back.
+// Nobody has noticed that the node is silent, so its pod stays Ready; what has happened to the pod is reported when the
+// node is back.
 func TestASilentNodeTellsLate(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{})
 	pod := s.pod("late")

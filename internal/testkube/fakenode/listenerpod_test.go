@@ -38,9 +38,11 @@ func newListenerStage(t *testing.T) (*stage, *corev1.Pod) {
 	}
 	pod := s.pod("listener")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	pod.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "config"}}}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "config",
+		VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "config"}}}}
 	pod.Spec.Containers = []corev1.Container{{
-		Name: "listener", Image: "listener", Env: []corev1.EnvVar{{Name: "LISTENER_CONFIG_PATH", Value: "/etc/listener/config.json"}},
+		Name: "listener", Image: "listener",
+		Env:          []corev1.EnvVar{{Name: "LISTENER_CONFIG_PATH", Value: "/etc/listener/config.json"}},
 		Ports:        []corev1.ContainerPort{{Name: "health", ContainerPort: healthPort}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/etc/listener"}},
 		StartupProbe: probe("/healthz"), LivenessProbe: probe("/healthz"), ReadinessProbe: probe("/readyz"),
@@ -50,13 +52,15 @@ func newListenerStage(t *testing.T) (*stage, *corev1.Pod) {
 }
 
 func configSecret(namespace, content string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "config"}, Data: map[string][]byte{"config.json": []byte(content)}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "config"},
+		Data: map[string][]byte{"config.json": []byte(content)}}
 }
 
 func (s *stage) awaitsReady(pod *corev1.Pod, restarts int32) {
 	s.t.Helper()
 	s.awaits(pod, "ready after restarts", func(pod *corev1.Pod) bool {
-		return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue && pod.Status.ContainerStatuses[0].RestartCount == restarts
+		return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue &&
+			pod.Status.ContainerStatuses[0].RestartCount == restarts
 	})
 }
 
@@ -96,7 +100,8 @@ func TestListenerPodRunsARealProgram(t *testing.T) {
 	s.awaitsGone(pod)
 }
 
-// A token that a pod asks for by a volume of its own is where the container mounts it, beside what a client needs with it.
+// A token that a pod asks for by a volume of its own stands where the container mounts it, beside what a client needs
+// with it.
 func TestTokenOfAProjectedVolume(t *testing.T) {
 	const path = "/var/run/secrets/kubernetes.io/serviceaccount"
 	for file, want := range map[string]func(s *stage) (is func(content string) bool){
@@ -108,14 +113,16 @@ func TestTokenOfAProjectedVolume(t *testing.T) {
 		sources := []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
 			{ConfigMap: &corev1.ConfigMapProjection{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
 			}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
 				{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
 			}}},
 		}
 		pod.Spec.AutomountServiceAccountToken = new(false)
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}})
+		pod.Spec.Volumes = append(pod.Spec.Volumes,
+			corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}})
 		container := &pod.Spec.Containers[0]
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "token", MountPath: path})
 		container.Env[0].Value = path + "/" + file
@@ -172,7 +179,10 @@ func TestAFailingLivenessProbeRestartsTheContainer(t *testing.T) {
 	if err := s.client.Update(t.Context(), configSecret(s.namespace, "well")); err != nil {
 		t.Fatal(err)
 	}
-	s.awaits(pod, "ready again", func(pod *corev1.Pod) bool { return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue })
+	s.awaits(pod, "ready again", func(pod *corev1.Pod) bool {
+		return conditionOf(pod,
+			corev1.PodReady) == corev1.ConditionTrue
+	})
 }
 
 func TestAProgramThatKeepsCrashingBacksOff(t *testing.T) {

@@ -20,14 +20,14 @@ const (
 	PowerOff Loss = iota
 	// Partition leaves the containers running. They can still reach whatever they talk to.
 	Partition
-	// Silence leaves them running as well, and nobody has noticed the loss yet: Ready stays True, and what happens to the
-	// containers is reported late.
+	// Silence leaves them running as well, and nobody has noticed the loss yet: Ready stays True, and what happens to
+	// the containers is reported late.
 	Silence
 )
 
-// Lose makes the pods that match look like those of a node that went NotReady: the node lifecycle controller has set Ready to
-// False (except with Silence), ContainersReady stays as it was, nothing is reported any more, and a deleted pod stays Terminating
-// until it is deleted with grace period 0. It fails if Ready can't be written.
+// Lose makes the pods that match look like those of a node that went NotReady: the node lifecycle controller has set
+// Ready to False (except with Silence), ContainersReady stays as it was, nothing is reported any more, and a deleted
+// pod stays Terminating until it is deleted with grace period 0. It fails if Ready can't be written.
 func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss) error {
 	var failures []error
 	for _, p := range n.matching(match) {
@@ -44,8 +44,8 @@ func (n *Node) Lose(ctx context.Context, match func(*corev1.Pod) bool, loss Loss
 	return errors.Join(failures...)
 }
 
-// Restore brings back the node of the pods that match: it reports what has become of them, restarts containers as the restart
-// policy says, and completes requested deletions.
+// Restore brings back the node of the pods that match: it reports what has become of them, restarts containers as the
+// restart policy says, and completes requested deletions.
 func (n *Node) Restore(match func(*corev1.Pod) bool) {
 	for _, p := range n.matching(match) {
 		p.thaw()
@@ -94,7 +94,11 @@ func (p *player) lost() bool {
 
 // markNotReady does what the node lifecycle controller does to the pods of a node it has lost.
 func (p *player) markNotReady(ctx context.Context) error {
-	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(p.node.options.Clock.Now())}
+	condition := corev1.PodCondition{
+		Type:               corev1.PodReady,
+		Status:             corev1.ConditionFalse,
+		LastTransitionTime: metav1.NewTime(p.node.options.Clock.Now()),
+	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.pod.UID},
 		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
@@ -102,7 +106,8 @@ func (p *player) markNotReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode the condition of pod %s: %w", p.key(), err)
 	}
-	_, err = p.node.clientset.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.node.clientset.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("mark pod %s not ready: %w", p.key(), err)
 	}

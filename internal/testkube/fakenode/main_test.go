@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testkube.Main(m, testkube.Options{CRDs: []string{}}))
 }
 
-// program serves its configuration file and its identity until SIGTERM. While the file says "sick", its liveness fails. If there
-// is a variable CRASH, it exits with 3 at once.
+// program serves its configuration file and its identity until SIGTERM. While the file says "sick", its liveness fails.
+// If there is a variable CRASH, it exits with 3 at once.
 func program() int {
 	if os.Getenv("CRASH") != "" {
 		return 3
@@ -50,7 +50,9 @@ func program() int {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, whoAmI(r.Context())) })
+	mux.HandleFunc("/whoami", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, whoAmI(r.Context()))
+	})
 	server := &http.Server{Addr: os.Getenv("LISTENER_HEALTH_ADDR"), Handler: mux}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

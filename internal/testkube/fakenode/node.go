@@ -22,12 +22,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// Claims are the PersistentVolumeClaims of a node's pods. Package fakestorage plays them; without it they are like empty directories.
+// Claims are the PersistentVolumeClaims of a node's pods. Package fakestorage plays them; without it they are like
+// empty directories.
 type Claims interface {
-	// Place returns when the pod may be bound to the node. Until then pending is called with what a scheduler says of it. It fails if ctx
-	// ends first.
+	// Place returns when the pod may be bound to the node. Until then pending is called with what a scheduler says of
+	// it. It fails if ctx ends first.
 	Place(ctx context.Context, pod *corev1.Pod, pending func(message string)) error
-	// Mount returns when the pod has its claims. Until then failed is called with what a kubelet says. It fails if ctx ends first.
+	// Mount returns when the pod has its claims. Until then failed is called with what a kubelet says. It fails if ctx
+	// ends first.
 	Mount(ctx context.Context, pod *corev1.Pod, failed func(message string)) error
 	// Unmount says that no container of the pod runs any more.
 	Unmount(pod *corev1.Pod)
@@ -43,16 +45,16 @@ type Options struct {
 	Accepts func(*corev1.Pod) bool
 	// StartLatency is the time from the binding to the start of the first container. Default 50 ms.
 	StartLatency time.Duration
-	// Runners are what containers do, by container name. Without one, an init container exits 0 at once, and a sidecar or other
-	// container runs until it is stopped.
+	// Runners play containers, by container name. Without one, an init container exits 0 at once, and a sidecar or
+	// other container runs until it is stopped.
 	Runners map[string]Runner
 	// Claims play the PersistentVolumeClaims that pods mount. Nil means that all claims can be had.
 	Claims Claims
-	// RestartBackOff is the pause before the second restart of a container. As in a kubelet, it doubles with every further
-	// restart, up to 5 min, and the first restart is immediate. Default 10 s.
+	// RestartBackOff is the pause before the second restart of a container. As in a kubelet, it doubles with every
+	// further restart, up to 5 min, and the first restart is immediate. Default 10 s.
 	RestartBackOff time.Duration
-	// ProbePeriod replaces the periods of all probes. Zero keeps those of the pods. The time after which a startup probe fails
-	// does not change, because programs start slowly on a busy machine.
+	// ProbePeriod replaces the periods of all probes. Zero keeps those of the pods. The time after which a startup
+	// probe fails does not change, because programs start slowly on a busy machine.
 	ProbePeriod time.Duration
 	// Writes bounds the requests in flight. Default 32.
 	Writes int
@@ -108,8 +110,8 @@ func Start(t testing.TB, config *rest.Config, options Options) *Node {
 	return node
 }
 
-// Launch starts a node that acts with config, which has to be an administrator's: the node issues tokens, reads Secrets and
-// writes pod status. It ends with ctx or Stop.
+// Launch starts a node that acts with config, which has to be an administrator's: the node issues tokens, reads Secrets
+// and writes pod status. It ends with ctx or Stop.
 func Launch(ctx context.Context, config *rest.Config, options Options) (*Node, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "fakenode"
@@ -134,8 +136,8 @@ func Launch(ctx context.Context, config *rest.Config, options Options) (*Node, e
 	return n, nil
 }
 
-// Stop kills every container, waits until they have ended, and removes the node's files. Pods stay as they are, as on a machine
-// that lost power.
+// Stop kills every container, waits until they have ended, and removes the node's files. Pods stay as they are, as on a
+// machine that lost power.
 func (n *Node) Stop() {
 	n.cancel()
 	n.playing.Wait()
@@ -145,7 +147,8 @@ func (n *Node) Stop() {
 
 // watch starts to follow pods and returns when the existing ones are known.
 func (n *Node) watch(ctx context.Context) error {
-	source := cache.NewListWatchFromClient(n.clientset.CoreV1().RESTClient(), "pods", n.options.Namespace, fields.Everything())
+	source := cache.NewListWatchFromClient(n.clientset.CoreV1().RESTClient(), "pods", n.options.Namespace,
+		fields.Everything())
 	// Persistent, because a kubelet reconnects soon after its API server is back.
 	pods := cache.NewSharedIndexInformer(informer.Persistent(source, n.options.Clock), &corev1.Pod{}, 0, cache.Indexers{})
 	if err := pods.SetTransform(withoutManagedFields); err != nil {
@@ -223,7 +226,8 @@ func (n *Node) removed(object any) {
 
 // player returns the player of a pod by the pod's name.
 func (n *Node) player(key types.NamespacedName) (*player, error) {
-	for _, p := range n.matching(func(pod *corev1.Pod) bool { return pod.Namespace == key.Namespace && pod.Name == key.Name }) {
+	named := func(pod *corev1.Pod) bool { return pod.Namespace == key.Namespace && pod.Name == key.Name }
+	for _, p := range n.matching(named) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("pod %s isn't on node %s", key, n.options.Name)
@@ -241,8 +245,8 @@ func (n *Node) matching(match func(*corev1.Pod) bool) []*player {
 	return found
 }
 
-// Address returns where a port of the pod can be reached on this machine. It fails if the pod is not on this node or no running
-// program (Exec) in it has an address for the port.
+// Address returns where a port of the pod can be reached on this machine. It fails if the pod is not on this node or no
+// running program (Exec) in it has an address for the port.
 func (n *Node) Address(pod types.NamespacedName, port int32) (string, error) {
 	p, err := n.player(pod)
 	if err != nil {

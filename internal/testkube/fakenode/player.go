@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// player plays one pod in three goroutines: play waits for the deletion, body takes the containers from start to end, and publish
-// writes changes of the status to the API server.
+// player plays one pod in three goroutines: play waits for the deletion, body takes the containers from start to end,
+// and publish writes changes of the status to the API server.
 type player struct {
 	node      *Node
 	pod       *corev1.Pod // as first seen, but with its node name; not changed afterwards
@@ -29,7 +29,7 @@ type player struct {
 	wanted   context.Context // ends when the containers have to stop: deletion, eviction
 	stop     context.CancelFunc
 
-	ended   chan struct{} // closed when all containers have ended for good
+	ended   chan struct{} // closed when all containers have ended and none starts again
 	changed chan struct{} // there is something to publish
 	hurried chan struct{} // the grace period has changed
 
@@ -51,8 +51,10 @@ type player struct {
 
 func newPlayer(ctx context.Context, node *Node, pod *corev1.Pod) *player {
 	p := &player{
-		node: node, pod: pod.DeepCopy(), bind: pod.Spec.NodeName == "", directory: filepath.Join(node.directory, string(pod.UID)),
-		ended: make(chan struct{}), changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), thawed: make(chan struct{}),
+		node: node, pod: pod.DeepCopy(), bind: pod.Spec.NodeName == "",
+		directory: filepath.Join(node.directory, string(pod.UID)),
+		ended:     make(chan struct{}), changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1),
+		thawed:     make(chan struct{}),
 		containers: map[string]*corev1.ContainerStatus{}, runs: map[string]*Container{}, filled: map[string]bool{},
 	}
 	p.pod.Spec.NodeName = node.options.Name
@@ -144,7 +146,10 @@ func (p *player) body() {
 		return
 	}
 	if p.pod.Status.Phase == corev1.PodRunning && p.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
-		p.fail(outcome{reason: "ContainerStatusUnknown", message: "The node was restarted and doesn't know the pod's containers."})
+		p.fail(outcome{
+			reason:  "ContainerStatusUnknown",
+			message: "The node was restarted and doesn't know the pod's containers.",
+		})
 		return
 	}
 	if claims := p.node.options.Claims; claims != nil {
@@ -171,8 +176,8 @@ func (p *player) resume() {
 	p.lastStatus = &p.pod.Status
 }
 
-// initialize runs init containers one after the other and leaves sidecars running. It reports whether the other containers may
-// start.
+// initialize runs init containers one after the other and leaves sidecars running. It reports whether the other
+// containers may start.
 func (p *player) initialize(sidecars context.Context, running *sync.WaitGroup) bool {
 	for _, container := range p.pod.Spec.InitContainers {
 		if p.wanted.Err() != nil {
@@ -235,7 +240,7 @@ func (p *player) running() []*Container {
 	return running
 }
 
-// kill ends all containers at once; none starts afterwards.
+// kill ends all containers immediately; none starts afterwards.
 func (p *player) kill() {
 	p.mu.Lock()
 	p.killed = true
@@ -271,8 +276,8 @@ func (p *player) awaitThaw() {
 	}
 }
 
-// mountClaims waits until the pod has its claims, and reports whether it has. What keeps it from them is an Event that is said again, more
-// and more seldom, as a kubelet does.
+// mountClaims waits until the pod has its claims, and reports whether it has. What keeps it from them is an Event that
+// is said again, more and more seldom, as a kubelet does.
 func (p *player) mountClaims() bool {
 	var said *corev1.Event
 	var next time.Time
@@ -285,8 +290,9 @@ func (p *player) mountClaims() bool {
 				InvolvedObject: corev1.ObjectReference{
 					Kind: "Pod", APIVersion: "v1", Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID,
 				},
-				Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: message, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-				Source: corev1.EventSource{Component: "kubelet", Host: p.node.options.Name},
+				Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: message, Count: 1, FirstTimestamp: now,
+				LastTimestamp: now,
+				Source:        corev1.EventSource{Component: "kubelet", Host: p.node.options.Name},
 			}
 			p.write(func(ctx context.Context) error {
 				_, err := p.node.clientset.CoreV1().Events(said.Namespace).Create(ctx, said, metav1.CreateOptions{})
@@ -296,7 +302,8 @@ func (p *player) mountClaims() bool {
 			said.Count, said.LastTimestamp = said.Count+1, now
 			patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, said.Count, now.UTC().Format(time.RFC3339))
 			p.write(func(ctx context.Context) error {
-				_, err := p.node.clientset.CoreV1().Events(said.Namespace).Patch(ctx, said.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+				_, err := p.node.clientset.CoreV1().Events(said.Namespace).Patch(ctx, said.Name, types.MergePatchType,
+					[]byte(patch), metav1.PatchOptions{})
 				return err
 			})
 		} else {

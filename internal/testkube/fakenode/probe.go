@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// addressOf returns the address to probe. It is empty if there is no probe, or one that can't be played: it is not HTTP, or its
-// port has no address on this machine.
+// addressOf returns the address to probe. It is empty if there is no probe, or one that can't be played: it is not
+// HTTP, or its port has no address on this machine.
 func (c *Container) addressOf(probe *corev1.Probe) string {
 	if probe == nil || probe.HTTPGet == nil {
 		return ""
@@ -45,8 +45,8 @@ func (c *Container) probe(ctx context.Context) {
 	})
 }
 
-// awaitStartup holds back the other probes until the startup probe, if there is one, has succeeded. It returns false if that
-// never happens.
+// awaitStartup holds back the other probes until the startup probe, if there is one, has succeeded. It returns false if
+// that never happens.
 func (c *Container) awaitStartup(ctx context.Context) bool {
 	if c.addressOf(c.Spec.StartupProbe) == "" {
 		return true
@@ -119,8 +119,8 @@ func (c *Container) watch(ctx context.Context, probe *corev1.Probe, tell func(he
 	}
 }
 
-// pace returns the period of a probe and its thresholds. Options.ProbePeriod changes the period, and with it the failure
-// threshold of a startup probe, so that it fails after the same time.
+// pace returns the period of a probe and its thresholds. Options.ProbePeriod changes the period, and with it the
+// failure threshold of a startup probe, so that it fails after the same time.
 func (c *Container) pace(probe *corev1.Probe) (time.Duration, verdict) {
 	period := time.Duration(max(1, probe.PeriodSeconds)) * time.Second
 	thresholds := verdict{success: max(1, probe.SuccessThreshold), failure: max(1, probe.FailureThreshold)}
@@ -166,7 +166,7 @@ func (v *verdict) add(answer bool) bool {
 	if answer {
 		threshold = v.success
 	}
-	if v.row < threshold || v.decided && v.healthy == answer {
+	if v.row < threshold || (v.decided && v.healthy == answer) {
 		return false
 	}
 	v.decided, v.healthy = true, answer

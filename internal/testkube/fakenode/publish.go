@@ -43,8 +43,8 @@ func (p *player) schedule(fault Fault) bool {
 	return true
 }
 
-// bindToNode makes one attempt. A conflict may be with an earlier attempt of ours that succeeded, but whose answer was lost when
-// the API server ended.
+// bindToNode makes one attempt. A conflict may be with an earlier attempt of ours that succeeded, but whose answer was
+// lost when the API server ended.
 func (p *player) bindToNode(ctx context.Context) error {
 	pods := p.node.clientset.CoreV1().Pods(p.pod.Namespace)
 	conflict := pods.Bind(ctx, &corev1.Binding{
@@ -64,7 +64,8 @@ func (p *player) bindToNode(ctx context.Context) error {
 	return conflict
 }
 
-// publish writes the status whenever it has changed. Changes that come during a request are written together by the next one.
+// publish writes the status whenever it has changed. Changes that come during a request are written together by the
+// next one.
 func (p *player) publish() {
 	for {
 		select {
@@ -99,7 +100,8 @@ func (p *player) publishNow() {
 	}
 }
 
-// status composes the current status. It remembers the conditions, so that the next status keeps their transition times.
+// status composes the current status. It remembers the conditions, so that the next status keeps their transition
+// times.
 func (p *player) status() corev1.PodStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,18 +117,18 @@ func (p *player) status() corev1.PodStatus {
 	return status
 }
 
-// removalPatience is how long the API server has to remove a pod by itself. It needs milliseconds, in a burst on a slow machine a
+// The API server has removalTimeout to remove a pod by itself. It needs milliseconds, in a burst on a slow machine a
 // second.
-const removalPatience = 5 * time.Second
+const removalTimeout = 5 * time.Second
 
-// remove reports the end of the containers and deletes the object, as a kubelet does in the end. With a grace period of zero the
-// API server does not wait for the node: it removes the object by itself, in a second write. If the request ends before that,
-// because its sender or the API server is killed, the object stays until the node deletes it.
+// remove reports the end of the containers and deletes the object, as a kubelet does in the end. With a grace period of
+// zero the API server does not wait for the node: it removes the object by itself, in a second write. If the request
+// ends before that, because its sender or the API server is killed, the object stays until the node deletes it.
 func (p *player) remove() {
 	p.mu.Lock()
 	grace := p.grace
 	p.mu.Unlock()
-	if p.present.Err() != nil || grace == 0 && !p.pause(p.present, removalPatience) {
+	if p.present.Err() != nil || (grace == 0 && !p.pause(p.present, removalTimeout)) {
 		return
 	}
 	p.publishNow()
@@ -163,8 +165,8 @@ func (p *player) attempt(request func(context.Context) error) error {
 	return p.node.bounded(p.present, request)
 }
 
-// refused reports whether repeating the request is useless: the pod is gone, replaced or bound elsewhere, or the request is
-// invalid or forbidden.
+// refused reports whether repeating the request is useless: the pod is gone, replaced or bound elsewhere, or the
+// request is invalid or forbidden.
 func refused(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) ||
 		apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)

@@ -11,18 +11,21 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// A manager that is killed while it deletes a pod leaves one whose grace period is zero and that nobody but its node removes.
+// A manager that is killed while it deletes a pod leaves one whose grace period is zero and that nobody but its node
+// removes.
 func TestANodeRemovesAPodWhoseDeletionWasInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "n", Name: "runner", UID: "u", DeletionTimestamp: new(metav1.Now()), DeletionGracePeriodSeconds: new(int64(0)),
+				Namespace: "n", Name: "runner", UID: "u", DeletionTimestamp: new(metav1.Now()),
+				DeletionGracePeriodSeconds: new(int64(0)),
 			},
 			Spec:   corev1.PodSpec{NodeName: "fake-node"},
 			Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
 		}
 		clientset := fake.NewClientset(pod)
-		node := &Node{options: Options{}.withDefaults(), clientset: clientset, directory: t.TempDir(), writes: make(chan struct{}, 1)}
+		node := &Node{options: Options{}.withDefaults(), clientset: clientset, directory: t.TempDir(),
+			writes: make(chan struct{}, 1)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer node.playing.Wait()
 		defer stop()
@@ -31,7 +34,7 @@ func TestANodeRemovesAPodWhoseDeletionWasInterrupted(t *testing.T) {
 		if got := deletions(clientset); got != 0 {
 			t.Errorf("the node deletes the pod at once, but the API server may be about to")
 		}
-		<-time.After(removalPatience)
+		<-time.After(removalTimeout)
 		synctest.Wait()
 		if got := deletions(clientset); got != 1 {
 			t.Errorf("the node deletes the pod %d times, want once", got)

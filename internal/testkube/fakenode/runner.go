@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Runner is what a container does.
+// Runner plays a container.
 type Runner interface {
-	// Run returns the exit code. ctx ends with the container's SIGTERM or SIGKILL; Container.Killed is closed with its SIGKILL,
-	// soon after which Run has to return. The exit code of a killed container is 137, whatever Run returns.
+	// Run returns the exit code. ctx ends with the container's SIGTERM or SIGKILL; Container.Killed is closed with its
+	// SIGKILL, soon after which Run has to return. The exit code of a killed container is 137, whatever Run returns.
 	Run(ctx context.Context, container *Container) int
 }
 
@@ -20,7 +20,8 @@ type RunnerFunc func(ctx context.Context, container *Container) int
 // Run calls the function.
 func (f RunnerFunc) Run(ctx context.Context, container *Container) int { return f(ctx, container) }
 
-// WithEnvironment is a Runner for functions that need only the container's environment, such as simulated GitHub runners.
+// WithEnvironment is a Runner for functions that need only the container's environment, such as simulated GitHub
+// runners.
 func WithEnvironment(run func(ctx context.Context, environment map[string]string) int) Runner {
 	return RunnerFunc(func(ctx context.Context, c *Container) int { return run(ctx, c.Environment) })
 }
@@ -35,8 +36,8 @@ func UntilStopped() Runner {
 	return RunnerFunc(func(ctx context.Context, _ *Container) int { <-ctx.Done(); return 0 })
 }
 
-// portMapper is a Runner that listens on real ports of this machine, which can be probed. For each container port, portVariables
-// names the environment variable that gets the address to listen on.
+// portMapper is a Runner that listens on real ports of this machine, which can be probed. For each container port,
+// portVariables names the environment variable that gets the address to listen on.
 type portMapper interface {
 	portVariables() map[int32]string
 }
@@ -60,10 +61,10 @@ type Container struct {
 // Killed is closed when the container gets its SIGKILL.
 func (c *Container) Killed() <-chan struct{} { return c.killed }
 
-// terminate is what SIGTERM does.
+// terminate does what SIGTERM does.
 func (c *Container) terminate() { c.cancel() }
 
-// kill is what SIGKILL does. If it is called again, the first reason stays.
+// kill does what SIGKILL does. If it is called again, the first reason stays.
 func (c *Container) kill(reason string) {
 	c.killOnce.Do(func() {
 		c.reason = reason

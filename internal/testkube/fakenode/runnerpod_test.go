@@ -31,8 +31,8 @@ func TestRunnerPodGetsItsEnvironmentAndItsExitCodeBecomesTheOutcome(t *testing.T
 				}),
 			}})
 			pod := s.pod("runner")
-			// Gives the pod a QoS class other than the default: the API server refuses statuses that report another class than
-			// its own.
+			// Gives the pod a QoS class other than the default: the API server refuses statuses that report another
+			// class than its own.
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{
 				{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
@@ -40,7 +40,8 @@ func TestRunnerPodGetsItsEnvironmentAndItsExitCodeBecomesTheOutcome(t *testing.T
 					LocalObjectReference: corev1.LocalObjectReference{Name: "jit"}, Key: "config"}}},
 				{Name: "BOTH", Value: "$(NAME)/$(JIT)/$(NEITHER)/$$"},
 			}
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "jit"}, Data: map[string][]byte{"config": []byte("secret")}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "jit"},
+				Data: map[string][]byte{"config": []byte("secret")}}
 			s.create(secret, pod)
 			s.awaitsPhase(pod, want)
 			environment := map[string]string{"NAME": "runner", "JIT": "secret", "BOTH": "runner/secret/$(NEITHER)/$"}
@@ -122,24 +123,28 @@ func (c *countingClock) Now() time.Time { return time.Unix(c.seconds.Add(1), 0) 
 
 func (c *countingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// The order is that of the node's reports. What the programs themselves observe may differ: one that was started first may take
-// its first step later than one that was started after it.
+// The order is that of the node's reports. What the programs themselves observe may differ: one that was started first
+// may take its first step later than one that was started after it.
 func TestInitContainersComeFirstAndSidecarsEndLast(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{
-		Runners: map[string]fakenode.Runner{"init": fakenode.Exit(0), "dind": fakenode.UntilStopped(), "runner": fakenode.Exit(0)},
-		Clock:   &countingClock{},
+		Runners: map[string]fakenode.Runner{"init": fakenode.Exit(0), "dind": fakenode.UntilStopped(),
+			"runner": fakenode.Exit(0)},
+		Clock: &countingClock{},
 	})
 	pod := s.pod("runner")
 	always := corev1.ContainerRestartPolicyAlways
-	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init"}, {Name: "dind", Image: "dind", RestartPolicy: &always}}
+	pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init"},
+		{Name: "dind", Image: "dind", RestartPolicy: &always}}
 	s.create(pod)
 	s.awaitsPhase(pod, corev1.PodSucceeded)
-	first, sidecar := pod.Status.InitContainerStatuses[0].State.Terminated, pod.Status.InitContainerStatuses[1].State.Terminated
+	first, sidecar := pod.Status.InitContainerStatuses[0].State.Terminated,
+		pod.Status.InitContainerStatuses[1].State.Terminated
 	main := pod.Status.ContainerStatuses[0].State.Terminated
 	if first == nil || sidecar == nil || main == nil {
 		t.Fatalf("not all containers are terminated: %v", pod.Status)
 	}
-	order := []metav1.Time{first.StartedAt, first.FinishedAt, sidecar.StartedAt, main.StartedAt, main.FinishedAt, sidecar.FinishedAt}
+	order := []metav1.Time{first.StartedAt, first.FinishedAt, sidecar.StartedAt, main.StartedAt, main.FinishedAt,
+		sidecar.FinishedAt}
 	if !slices.IsSortedFunc(order, func(a, b metav1.Time) int { return a.Compare(b.Time) }) {
 		t.Errorf("init container, sidecar and runner started and ended at %v", order)
 	}

@@ -38,7 +38,7 @@ func isSidecar(container corev1.Container) bool {
 
 // restartWanted reports whether a container with this restart policy is restarted after the exit code.
 func restartWanted(policy corev1.RestartPolicy, exitCode int) bool {
-	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
+	return policy == corev1.RestartPolicyAlways || (policy == corev1.RestartPolicyOnFailure && exitCode != 0)
 }
 
 // status composes what a kubelet would report.
@@ -73,15 +73,16 @@ func (v view) containerStatuses(containers []corev1.Container) []corev1.Containe
 	return statuses
 }
 
-// phase follows the kubelet's rules: Pending until every container has started once, then Running until the last one that is not
-// restarted has ended, sidecars included.
+// phase follows the kubelet's rules: Pending until every container has started for the first time, then Running until
+// the last one that is not restarted has ended, sidecars included.
 func (v view) phase() corev1.PodPhase {
 	if v.outcome != nil {
 		return corev1.PodFailed
 	}
 	failed := false
 	for _, container := range v.pod.Spec.InitContainers {
-		if ended := v.containers[container.Name].State.Terminated; ended != nil && !isSidecar(container) && ended.ExitCode != 0 {
+		if ended := v.containers[container.Name].State.Terminated; ended != nil && !isSidecar(container) &&
+			ended.ExitCode != 0 {
 			failed = true
 		}
 	}
@@ -91,7 +92,7 @@ func (v view) phase() corev1.PodPhase {
 	return v.mainPhase()
 }
 
-// mainPhase returns the phase of a pod whose init containers have not failed for good.
+// mainPhase returns the phase of a pod whose init containers may still succeed.
 func (v view) mainPhase() corev1.PodPhase {
 	started, live, failed := true, false, false
 	for _, container := range v.pod.Spec.Containers {
@@ -99,7 +100,7 @@ func (v view) mainPhase() corev1.PodPhase {
 		switch ended := status.State.Terminated; {
 		case ended != nil:
 			failed = failed || ended.ExitCode != 0
-			live = live || !v.stopped && restartWanted(v.pod.Spec.RestartPolicy, int(ended.ExitCode))
+			live = live || (!v.stopped && restartWanted(v.pod.Spec.RestartPolicy, int(ended.ExitCode)))
 		case status.State.Running != nil || status.LastTerminationState.Terminated != nil:
 			live = true
 		default:
@@ -135,7 +136,7 @@ func (v view) initialized() bool {
 		ended := status.State.Terminated
 		done := ended != nil && ended.ExitCode == 0
 		if isSidecar(container) {
-			done = ended != nil || status.Started != nil && *status.Started
+			done = ended != nil || (status.Started != nil && *status.Started)
 		}
 		if !done {
 			return false

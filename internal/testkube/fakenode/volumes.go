@@ -18,12 +18,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/identity"
 )
 
-// rootCertificates is the ConfigMap that a controller manager creates in every namespace. The node knows its content, so pods run
-// without a controller manager as well.
+// rootCertificates is the ConfigMap that a controller manager creates in every namespace. The node knows its content,
+// so pods run without a controller manager as well.
 const rootCertificates = "kube-root-ca.crt"
 
-// mountVolumes creates the pod's volumes and its ServiceAccount's kubeconfig. Secrets and ConfigMaps are followed until the pod
-// is gone. It waits for those that do not exist yet and fails if ctx ends first.
+// mountVolumes creates the pod's volumes and its ServiceAccount's kubeconfig. Secrets and ConfigMaps are followed until
+// the pod is gone. It waits for those that do not exist yet and fails if ctx ends first.
 func (p *player) mountVolumes(ctx context.Context) error {
 	p.mounting.Lock()
 	defer p.mounting.Unlock()
@@ -60,17 +60,20 @@ func (p *player) volumeDirectory(name string) string {
 
 func (p *player) kubeconfig() string { return filepath.Join(p.directory, "kubeconfig") }
 
-// fill writes a volume's content. Volumes that get nothing from the API server (emptyDir, claims) are empty directories.
+// fill writes a volume's content. Volumes that get nothing from the API server (emptyDir, claims) are empty
+// directories.
 func (p *player) fill(ctx context.Context, directory string, source corev1.VolumeSource) error {
 	switch {
 	case source.Secret != nil:
-		return p.follow(ctx, "secrets", &corev1.Secret{}, source.Secret.SecretName, isTrue(source.Secret.Optional), func(object any) error {
-			return writeAtomically(directory, selected(object.(*corev1.Secret).Data, source.Secret.Items))
-		})
+		return p.follow(ctx, "secrets", &corev1.Secret{}, source.Secret.SecretName, isTrue(source.Secret.Optional),
+			func(object any) error {
+				return writeAtomically(directory, selected(object.(*corev1.Secret).Data, source.Secret.Items))
+			})
 	case source.ConfigMap != nil:
-		return p.follow(ctx, "configmaps", &corev1.ConfigMap{}, source.ConfigMap.Name, isTrue(source.ConfigMap.Optional), func(object any) error {
-			return writeAtomically(directory, selected(content(object.(*corev1.ConfigMap)), source.ConfigMap.Items))
-		})
+		return p.follow(ctx, "configmaps", &corev1.ConfigMap{}, source.ConfigMap.Name, isTrue(source.ConfigMap.Optional),
+			func(object any) error {
+				return writeAtomically(directory, selected(content(object.(*corev1.ConfigMap)), source.ConfigMap.Items))
+			})
 	case source.Projected != nil:
 		return p.project(ctx, directory, source.Projected.Sources)
 	default:
@@ -78,9 +81,11 @@ func (p *player) fill(ctx context.Context, directory string, source corev1.Volum
 	}
 }
 
-// follow calls apply with the named object, now and whenever it changes. It returns after the first call, or, for an optional
-// object, once it is known whether the object exists. After an error it follows no more.
-func (p *player) follow(ctx context.Context, resource string, kind runtime.Object, name string, optional bool, apply func(any) error) error {
+// follow calls apply with the named object, now and whenever it changes. It returns after the first call, or, for an
+// optional object, as soon as it is known whether the object exists. After an error it follows no more.
+func (p *player) follow(
+	ctx context.Context, resource string, kind runtime.Object, name string, optional bool, apply func(any) error,
+) error {
 	var once sync.Once
 	first := make(chan error, 1)
 	handle := func(object any) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Place returns when the pod may be bound to a node, and its claims are bound. Until then pending is called with what a scheduler says
-// of the pod. It fails if ctx ends first.
+// Place returns when the pod may be bound to a node, and its claims are bound. Until then pending is called with what a
+// scheduler says of the pod. It fails if ctx ends first.
 func (s *Storage) Place(ctx context.Context, pod *corev1.Pod, pending func(message string)) error {
 	for {
 		changed := s.changes()
@@ -43,7 +43,8 @@ func (s *Storage) place(ctx context.Context, pod *corev1.Pod) string {
 		case claim.DeletionTimestamp != nil:
 			return fmt.Sprintf("0/1 nodes are available: persistentvolumeclaim %q is being deleted.", name)
 		case claim.Status.Phase == corev1.ClaimLost:
-			return fmt.Sprintf("0/1 nodes are available: persistentvolumeclaim %q bound to non-existent persistentvolume %q.", name, claim.Spec.VolumeName)
+			return fmt.Sprintf("0/1 nodes are available: persistentvolumeclaim %q bound to non-existent persistentvolume %q.",
+				name, claim.Spec.VolumeName)
 		case claim.Status.Phase != corev1.ClaimBound && s.options.Immediate:
 			return "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 		case claim.Status.Phase != corev1.ClaimBound:
@@ -114,7 +115,8 @@ func (s *Storage) bind(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 			return ctx.Err()
 		}
 	}
-	// The zone is known before anybody sees that the claim is bound. The UID keeps the patch from a later claim of the same name.
+	// The zone is known before anybody sees that the claim is bound. The UID keeps the patch from a later claim of the
+	// same name.
 	s.change(func() { s.zones[claim.UID] = zone })
 	claims := s.clientset.CoreV1().PersistentVolumeClaims(claim.Namespace)
 	for _, step := range []struct {
@@ -135,14 +137,16 @@ func (s *Storage) bind(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 		if step.subresource != "" {
 			subresources = append(subresources, step.subresource)
 		}
-		if _, err := claims.Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...); err != nil {
+		if _, err := claims.Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{},
+			subresources...); err != nil {
 			return fmt.Errorf("bind claim %s: %w", claim.Name, err)
 		}
 	}
 	return nil
 }
 
-// Mount returns when the pod has its claims. Until then failed is called with what a kubelet says. It fails if ctx ends first.
+// Mount returns when the pod has its claims. Until then failed is called with what a kubelet says. It fails if ctx ends
+// first.
 func (s *Storage) Mount(ctx context.Context, pod *corev1.Pod, failed func(message string)) error {
 	for _, name := range claimNames(pod) {
 		for {
@@ -190,7 +194,8 @@ func (s *Storage) mount(ctx context.Context, pod *corev1.Pod, name string) strin
 		}
 		if lives {
 			s.change(func() {
-				s.violations = append(s.violations, fmt.Sprintf("claim %s is mounted by pod %s and by pod %s", name, holder.Name, pod.Name))
+				s.violations = append(s.violations, fmt.Sprintf("claim %s is mounted by pod %s and by pod %s", name, holder.Name,
+					pod.Name))
 			})
 		}
 	}
@@ -201,7 +206,7 @@ func (s *Storage) mount(ctx context.Context, pod *corev1.Pod, name string) strin
 // lives reports whether a pod exists and has not ended. The node hears of that later.
 func (s *Storage) lives(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	now, err := s.clientset.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+	if apierrors.IsNotFound(err) || (err == nil && now.UID != pod.UID) {
 		return false, nil
 	}
 	return err == nil && now.Status.Phase != corev1.PodSucceeded && now.Status.Phase != corev1.PodFailed, err

@@ -1,7 +1,8 @@
-// Package fakestorage plays what becomes of PersistentVolumeClaims on an API server that has neither a provisioner nor a scheduler: it
-// binds them, in zones that may be full, lets pods wait for claims that they can't have, and mounts them for the pods of package
-// fakenode. It notes each claim that two pods have at a time, which the product must never cause. Who keeps a claim from deletion while
-// a pod has it is not played: kube-controller-manager does that itself (testkube.Options.ControllerManager).
+// Package fakestorage plays what becomes of PersistentVolumeClaims on an API server that has neither a provisioner nor
+// a scheduler: it binds them, in zones that may be full, lets pods wait for claims that they can't have, and mounts
+// them for the pods of package fakenode. It notes each claim that two pods have at a time, which the product must never
+// cause. It does not keep a claim from deletion while a pod has it: kube-controller-manager does that itself
+// (testkube.Options.ControllerManager).
 package fakestorage
 
 import (
@@ -25,16 +26,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// Options configure a storage. The zero value binds the claims of all namespaces, in a single zone, when the first pod that mounts them
-// is placed (WaitForFirstConsumer).
+// Options configure a storage. The zero value binds the claims of all namespaces, in a single zone, when the first pod
+// that mounts them is placed (WaitForFirstConsumer).
 type Options struct {
 	// Accepts says which claims are bound. Nil accepts all.
 	Accepts func(*corev1.PersistentVolumeClaim) bool
 	// Immediate binds claims as soon as they exist, in one zone after the other, full or not.
 	Immediate bool
-	// Zones are where volumes may be. Default one.
+	// Zones are those in which volumes may be. Default one.
 	Zones []string
-	// Latency is how long the making of a volume takes.
+	// A volume is made within Latency.
 	Latency time.Duration
 	// Clock drives Latency. Default: the real one.
 	Clock clock.WithTicker
@@ -61,8 +62,8 @@ type Storage struct {
 	violations []string
 }
 
-// Start launches a storage that ends with the test. It acts with config, an administrator's. The test fails if the API server can't be
-// reached.
+// Start launches a storage that ends with the test. It acts with config, an administrator's. The test fails if the API
+// server can't be reached.
 func Start(t testing.TB, config *rest.Config, options Options) *Storage {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -80,12 +81,14 @@ func Start(t testing.TB, config *rest.Config, options Options) *Storage {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), "persistentvolumeclaims", "", fields.Everything())
+	source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), "persistentvolumeclaims", "",
+		fields.Everything())
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Storage{
 		options: options, clientset: clientset, cancel: cancel, changed: make(chan struct{}),
-		claims: cache.NewSharedIndexInformer(informer.Persistent(source, options.Clock), &corev1.PersistentVolumeClaim{}, 0, cache.Indexers{}),
-		zones:  map[types.UID]string{}, holders: map[types.UID]*corev1.Pod{}, full: sets.New[string](),
+		claims: cache.NewSharedIndexInformer(informer.Persistent(source, options.Clock), &corev1.PersistentVolumeClaim{}, 0,
+			cache.Indexers{}),
+		zones: map[types.UID]string{}, holders: map[types.UID]*corev1.Pod{}, full: sets.New[string](),
 	}
 	t.Cleanup(s.Stop)
 	if err := s.watch(ctx); err != nil {
@@ -131,7 +134,7 @@ func (s *Storage) added(ctx context.Context, claim *corev1.PersistentVolumeClaim
 		for {
 			changed := s.changes()
 			found, err := s.claim(ctx, claim.Namespace, claim.Name)
-			if apierrors.IsNotFound(err) || err == nil && found.UID != claim.UID {
+			if apierrors.IsNotFound(err) || (err == nil && found.UID != claim.UID) {
 				return
 			}
 			if err == nil && s.makeable(ctx, found) == "" && s.bind(ctx, found, zone) == nil {
@@ -154,13 +157,14 @@ func (s *Storage) FillZone(zone string, full bool) {
 	})
 }
 
-// RefuseVolumes installs the function that says why a volume can't be made for a claim, such as that its StorageClass is missing, and
-// empty if it can. Nil means that all can be made.
+// RefuseVolumes installs the function that says why a volume can't be made for a claim, such as that its StorageClass
+// is missing, and empty if it can. Nil means that all can be made.
 func (s *Storage) RefuseVolumes(why func(*corev1.PersistentVolumeClaim) string) {
 	s.change(func() { s.unmade = why })
 }
 
-// RefuseMounts installs the function that says why a pod's node can't mount a claim, empty if it can. Nil means that all can be mounted.
+// RefuseMounts installs the function that says why a pod's node can't mount a claim, empty if it can. Nil means that
+// all can be mounted.
 func (s *Storage) RefuseMounts(why func(*corev1.Pod, *corev1.PersistentVolumeClaim) string) {
 	s.change(func() { s.unmounted = why })
 }
@@ -195,7 +199,7 @@ func (s *Storage) changes() <-chan struct{} {
 	return s.changed
 }
 
-// retry is how soon something is tried again that failed without a change to come, as while the API server is away.
+// Something that failed without a change to come is tried again after retry, as while the API server is away.
 const retry = time.Second
 
 // await waits for the change, or until it is time to try again. It fails if ctx ends.

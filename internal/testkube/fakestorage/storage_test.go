@@ -99,7 +99,8 @@ func (s *stage) awaitsRunning(pods ...*corev1.Pod) {
 
 func (s *stage) awaitsBound(claim *corev1.PersistentVolumeClaim) {
 	s.t.Helper()
-	s.awaits(claim, claim.Name+" is bound", func() bool { return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != "" })
+	s.awaits(claim, claim.Name+" is bound",
+		func() bool { return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != "" })
 }
 
 // awaitsUnplaced waits until the pod's condition says with this text why it has no node.
@@ -107,7 +108,8 @@ func (s *stage) awaitsUnplaced(pod *corev1.Pod, why string) {
 	s.t.Helper()
 	s.awaits(pod, pod.Name+" waits: "+why, func() bool {
 		c := condition(pod, corev1.PodScheduled)
-		return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && strings.Contains(c.Message, why)
+		return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
+			strings.Contains(c.Message, why)
 	})
 }
 
@@ -175,7 +177,8 @@ func TestAPodWaitsForItsMount(t *testing.T) {
 	s.claim("broken")
 	pod := s.pod("first", "broken")
 	s.awaits(pod, "it is being created", func() bool {
-		return pod.Spec.NodeName != "" && len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].State.Waiting != nil &&
+		return pod.Spec.NodeName != "" && len(pod.Status.ContainerStatuses) == 1 &&
+			pod.Status.ContainerStatuses[0].State.Waiting != nil &&
 			condition(pod, corev1.PodReadyToStartContainers).Status == corev1.ConditionFalse
 	})
 	s.Eventually(func() (messages []string) {

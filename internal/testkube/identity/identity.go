@@ -1,5 +1,6 @@
-// Package identity gives programs under test the identity that they have in production, a ServiceAccount's own token, so that
-// each of their requests is judged by the Roles that the product ships. Packages testkube and fakenode write kubeconfigs with it.
+// Package identity gives programs under test the identity that they have in production, a ServiceAccount's own token,
+// so that each of their requests is judged by the Roles that the product ships. Packages testkube and fakenode write
+// kubeconfigs with it.
 package identity
 
 import (
@@ -19,8 +20,8 @@ import (
 // tokenSeconds is longer than any test run, because tokens are not rotated.
 const tokenSeconds = 24 * 60 * 60
 
-// ServiceAccount returns a configuration that acts as the named ServiceAccount, with a token that the API server issues for it.
-// It fails if the ServiceAccount does not exist or admin may not issue tokens.
+// ServiceAccount returns a configuration that acts as the named ServiceAccount, with a token that the API server issues
+// for it. It fails if the ServiceAccount does not exist or admin may not issue tokens.
 func ServiceAccount(ctx context.Context, admin *rest.Config, namespace, name string) (*rest.Config, error) {
 	clientset, err := kubernetes.NewForConfig(admin)
 	if err != nil {
@@ -37,8 +38,8 @@ func ServiceAccount(ctx context.Context, admin *rest.Config, namespace, name str
 	return config, nil
 }
 
-// WriteKubeconfig writes the configuration (server, CA, token, impersonation) as a kubeconfig file that only its owner can read.
-// namespace is its default namespace and may be empty.
+// WriteKubeconfig writes the configuration (server, CA, token, impersonation) as a kubeconfig file that only its owner
+// can read. namespace is its default namespace and may be empty.
 func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 	file := clientcmdapi.NewConfig()
 	file.Clusters["cluster"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}

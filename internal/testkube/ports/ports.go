@@ -1,6 +1,7 @@
-// Package ports hands out TCP ports for programs that tests start and that have to be told where to listen, such as those of
-// testkube and fakenode. For 5 minutes nobody else gets such a port, whether its program listens already or is being restarted:
-// neither another test, even one of another process, nor a connection or a server for which the kernel chooses the port.
+// Package ports hands out TCP ports for programs that tests start and that have to be told where to listen, such as
+// those of testkube and fakenode. For 5 minutes nobody else gets such a port, whether its program listens already or is
+// being restarted: neither another test, even one of another process, nor a connection or a server for which the kernel
+// chooses the port.
 package ports
 
 import (
@@ -13,13 +14,13 @@ import (
 )
 
 const (
-	// first and end bound the ports that are handed out: below those that kernels choose from, which begin at 16000 on some
-	// systems and at 32768 on most.
+	// first and end bound the ports that are handed out: below those that kernels choose from, which begin at 16000 on
+	// some systems and at 32768 on most.
 	first, end = 11000, 16000
-	// blockSize is how many ports a process reserves at a time. Listening on the first of them, for as long as it lives, is what
+	// A process reserves blockSize ports at a time. It listens on the first of them for as long as it lives, and so
 	// reserves the others.
 	blockSize = 250
-	// restFor is how long a port is not handed out again: its program may not listen yet, or be away for a while.
+	// A port is not handed out again for restFor: its program may not listen yet, or be away for a while.
 	restFor = 5 * time.Minute
 )
 
@@ -52,8 +53,8 @@ func Take(n int) ([]int, error) {
 	return taken, nil
 }
 
-// next returns a free port of this process's blocks. If all blocks are in use, as by thousands of programs, it lets the kernel
-// choose; somebody else may then take the port before its program listens.
+// next returns a free port of this process's blocks. If all blocks are in use, as by thousands of programs, it lets the
+// kernel choose; somebody else may then take the port before its program listens.
 func next(now time.Time) (int, error) {
 	if number := rested(now); number != 0 {
 		return number, nil
@@ -68,8 +69,8 @@ func next(now time.Time) (int, error) {
 	return probe.Addr().(*net.TCPAddr).Port, probe.Close()
 }
 
-// rested returns a port of this process's blocks on which nobody listens and which has not been handed out for restFor, 0 if
-// there is none.
+// rested returns a port of this process's blocks on which nobody listens and which has not been handed out for restFor,
+// 0 if there is none.
 func rested(now time.Time) int {
 	for i, candidate := range queue {
 		if now.Sub(candidate.given) < restFor {

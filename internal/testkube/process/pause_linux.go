@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitStop returns when every thread of the child has stopped, or the child has ended. After the signal was sent, a thread on
-// another CPU keeps running for a moment, long enough to write to a file or answer a request.
+// awaitStop returns when every thread of the child has stopped, or the child has ended. After the signal was sent, a
+// thread on another CPU keeps running for a moment, long enough to write to a file or answer a request.
 func awaitStop(pid int) error {
 	for {
 		// WNOWAIT leaves a child that has ended to be reaped by Wait.

@@ -1,6 +1,6 @@
-// Package process runs programs for tests, such as the control plane of testkube and the containers of fakenode, so that none
-// outlives its test: each has a process group of its own, is reaped when it ends, and is killed by the kernel if the test binary
-// dies without stopping it.
+// Package process runs programs for tests, such as the control plane of testkube and the containers of fakenode, so
+// that none outlives its test: each has a process group of its own, is reaped when it ends, and is killed by the kernel
+// if the test binary dies without stopping it.
 package process
 
 import (
@@ -32,8 +32,8 @@ func Start(command *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// run stays on one thread from start to end: the kernel sends a child its parent's death signal when the thread that started the
-// child ends, not when the whole parent does.
+// run stays on one thread from start to end: the kernel sends a child its parent's death signal when the thread that
+// started the child ends, not when the whole parent does.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -63,8 +63,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// ExitCode waits until the program has ended and returns its exit code. If a signal ended it, that is 128 plus the signal's
-// number, as in a shell and a container runtime.
+// ExitCode waits until the program has ended and returns its exit code. If a signal ended it, that is 128 plus the
+// signal's number, as in a shell and a container runtime.
 func (p *Process) ExitCode() int {
 	<-p.done
 	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
@@ -86,7 +86,8 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Pause freezes the program and everything it has started until Resume is called. It returns once the program has stopped.
+// Pause freezes the program and everything it has started until Resume is called. It returns when the program has
+// stopped.
 func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil || !p.Running() {
 		return err
@@ -97,8 +98,8 @@ func (p *Process) Pause() error {
 // Resume lets a paused program continue.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Stop ends the program and waits until it has ended. It sends SIGTERM, and SIGKILL if the program still runs after grace, or
-// SIGKILL at once if grace is zero.
+// Stop ends the program and waits until it has ended. It sends SIGTERM, and SIGKILL if the program still runs after
+// grace, or SIGKILL at once if grace is zero.
 func (p *Process) Stop(grace time.Duration) error {
 	if grace > 0 {
 		if err := p.Signal(syscall.SIGTERM); err != nil {

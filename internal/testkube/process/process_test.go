@@ -74,7 +74,8 @@ func TestStopReachesWhatTheProgramHasStarted(t *testing.T) {
 	if err := started.Stop(0); err != nil {
 		t.Fatal(err)
 	}
-	NewWithT(t).Eventually(func() bool { return running(child) }, "30s").Should(BeFalse(), "process %d outlived its parent", child)
+	NewWithT(t).Eventually(func() bool { return running(child) }, "30s").Should(BeFalse(),
+		"process %d outlived its parent", child)
 }
 
 // running reports whether a process runs. A zombie that has yet to be reaped by this machine's init counts as ended.

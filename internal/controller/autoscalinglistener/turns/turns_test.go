@@ -14,8 +14,8 @@ func named(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: "n", Name: fmt.Sprint(i)}
 }
 
-// 200 listeners, each of which is away for eight seconds, are replaced one after the other: never more than five are away,
-// no turn is free for long, and together they ask a few times a second.
+// 200 listeners, each of which is away for eight seconds, are replaced one after the other: never more than five are
+// away, no turn is free for long, and together they ask a few times a second.
 func TestFiveOf200AreReplacedAtATime(t *testing.T) {
 	const listeners, away = 200, 8 * time.Second
 	var all turns.Turns

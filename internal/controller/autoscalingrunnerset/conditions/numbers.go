@@ -219,7 +219,7 @@ var limited = numberGauge("scale_set_limited",
 		"It follows within a minute.", "reason")
 
 // ShowLimit sets the series of what limits a set whose status is to be after, and returns the Event about a change of
-// it, if there is one. It also returns when to look again; zero means never. settled is what is remembered of the set:
+// it, if there is one. It also returns when to look again; zero means never. settled has what is remembered of the set:
 // a manager that has just started goes on with what the status of its set has said so far.
 func (s *Shown) ShowLimit(
 	set types.NamespacedName, f *Findings, after *v1alpha1.AutoscalingRunnerSet,

@@ -80,7 +80,7 @@ func (d Deletion) Covers(registrations []v1alpha1.ScaleSetRegistration) bool {
 // Progress says how far the deletion of scale sets is.
 type Progress struct {
 	// Over is set when nothing more will be tried. Left are the scale sets that GitHub may still have then. Cause is
-	// why the last call failed, nil if there was none or it did not fail.
+	// the error of the last call, nil if there was none or it did not fail.
 	Over    bool
 	Deleted []v1alpha1.ScaleSetRegistration
 	Left    []v1alpha1.ScaleSetRegistration

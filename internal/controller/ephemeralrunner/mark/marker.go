@@ -68,7 +68,7 @@ func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, erro
 const (
 	// MaxWrites limits concurrent writes that only report something. The limit is approximate, since check and enter
 	// are not atomic. An API server that gets as many of these writes as it can take delivers its watches late: with 32
-	// at once on two cores, the end of a pod was seen 5 s after the fact.
+	// at the same time on two cores, the end of a pod was seen 5 s after the fact.
 	MaxWrites = 4
 	// The reports that a runner runs, and which job, make way for everything else until DeferTimeout after the start of
 	// its container. After that they only wait for each other: jobs that began together are overdue together, often

@@ -146,7 +146,7 @@ func anyFinalizing(random *rand.Rand) *Leaving {
 // it has a job that no report has mentioned.
 func mayEnd(o *Leaving) bool {
 	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
-	busy := o.MayHaveJob || o.Removal.Failure != nil && o.Removal.Failure.Kind == Busy
+	busy := o.MayHaveJob || (o.Removal.Failure != nil && o.Removal.Failure.Kind == Busy)
 	late := !busy && !o.Now.Before(noon.Add(AnswerTimeout))
 	return agreed || late || o.Completed || !o.Registered
 }

@@ -184,7 +184,7 @@ func (d *Doubt) disappoint(jobs int, now time.Time) {
 	d.level, d.disappointedAt = max(d.level, jobs), now
 }
 
-// remember doubts jobs as soon as they wait if as many came to nothing more than once, for some time.
+// remember doubts jobs as soon as they wait if as many came to nothing several times, for some time.
 func (d *Doubt) remember(seen Evidence, grace time.Duration, now time.Time) {
 	if d.Disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
 		return
@@ -240,8 +240,7 @@ func (d *Doubt) disbelieve(seen Evidence, grace time.Duration, now time.Time) ti
 	return time.Time{}
 }
 
-// Again reports whether jobs have been doubted more than once in a row although none has started, when started jobs
-// had.
+// Again reports whether jobs have been doubted twice or more in a row although none has started, when started jobs had.
 func (d *Doubt) Again(started int) bool { return d.fruitless > believedAnew && d.started == started }
 
 // KeepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down

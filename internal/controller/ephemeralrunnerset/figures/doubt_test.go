@@ -37,7 +37,8 @@ func TestJobsThatWaitBesideIdleRunnersAreDoubted(t *testing.T) {
 		"for so long":             {func(h *history) { h.seeFor(grace+time.Minute, figures.Evidence{Waiting: 3, Idle: 2}) }, 3},
 		"beside no idle runner":   {func(h *history) { h.seeFor(24*time.Hour, figures.Evidence{Waiting: 3}) }, 0},
 		"until the figures move": {func(h *history) {
-			h.seeFor(grace+time.Minute, figures.Evidence{Waiting: 3, Idle: 2}).seeFor(2*time.Minute, figures.Evidence{Waiting: 1, Idle: 2})
+			h.seeFor(grace+time.Minute, figures.Evidence{Waiting: 3, Idle: 2}).seeFor(2*time.Minute,
+				figures.Evidence{Waiting: 1, Idle: 2})
 		}, 0},
 		"and jobs start": {func(h *history) {
 			// one for each idle runner is doubted: the others may only have runners that hang

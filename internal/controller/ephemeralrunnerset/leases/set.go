@@ -61,21 +61,21 @@ type Set struct {
 	pause   wait.Backoff
 }
 
-// firstListPause is the pause before runners are listed again that no watch has shown. It doubles up to the longest one.
-// Usually the watch is late. But a runner that was deleted while it was listed, as those of an old template are when
-// another manager takes over, is never shown, and all new runners wait for it.
-const firstListPause = time.Second
+// firstListBackoff is the pause before runners are listed again that no watch has shown. It doubles up to the longest
+// one. Usually the watch is late. But a runner that was deleted while it was listed, as those of an old template are
+// when another manager takes over, is never shown, and all new runners wait for it.
+const firstListBackoff = time.Second
 
 // Listed reports whether the API server has said which runners and claims there are.
 func (s *Set) Listed() bool { return s.listed }
 
-// List remembers what the API server has said: the set's claims, and the runners that no watch has shown yet. It is asked
-// again after the longest pause, earlier if there are such runners.
+// List remembers what the API server has said: the set's claims, and the runners that no watch has shown yet. It is
+// asked again after the longest pause, earlier if there are such runners.
 func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time, longest time.Duration) {
 	s.Inherit(claims, now)
 	s.listed, s.awaited = true, sets.New(unseen...)
 	if len(unseen) == 0 || s.pause.Duration == 0 {
-		s.pause = wait.Backoff{Duration: firstListPause, Factor: 2, Steps: math.MaxInt, Cap: longest}
+		s.pause = wait.Backoff{Duration: firstListBackoff, Factor: 2, Steps: math.MaxInt, Cap: longest}
 	}
 	s.ListAt = now.Add(longest)
 	if len(unseen) > 0 {

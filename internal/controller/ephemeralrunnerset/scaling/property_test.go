@@ -80,8 +80,8 @@ func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 	}
 }
 
-// settle lets time pass until nothing is left to do. Jobs that wait beside an idle runner for registrationTimeout are doubted then, however late
-// that began, and the runners that were created for them go after another half minute.
+// settle lets time pass until nothing is left to do. Jobs that wait beside an idle runner for registrationTimeout are
+// doubted then, however late that began, and the runners that were created for them go after another half minute.
 func (sim *simulation) settle(t *testing.T, seed uint64) {
 	t.Helper()
 	p := sim.pass(t)
