@@ -68,6 +68,8 @@ require (
 	go.etcd.io/etcd/etcdctl/v3 v3.5.21
 	go.etcd.io/etcd/etcdutl/v3 v3.5.21
 	go.etcd.io/etcd/server/v3 v3.5.21
+	k8s.io/apimachinery v0.30.14
+	k8s.io/apiserver v0.30.14
 	k8s.io/client-go v0.30.14
 	k8s.io/component-base v0.30.14
 	k8s.io/kubectl v0.0.0
@@ -247,8 +249,6 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.30.14 // indirect
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
-	k8s.io/apimachinery v0.30.14 // indirect
-	k8s.io/apiserver v0.30.14 // indirect
 	k8s.io/cli-runtime v0.30.14 // indirect
 	k8s.io/cloud-provider v0.30.14 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
