@@ -45,7 +45,8 @@ func (w *world) wrongClaims() string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	var set v1alpha1.AutoscalingRunnerSet
-	if err := w.cluster.Client().Get(ctx, types.NamespacedName{Namespace: w.rig.RunnerNamespace, Name: rig.DefaultSet}, &set); err != nil {
+	key := types.NamespacedName{Namespace: w.rig.RunnerNamespace, Name: rig.DefaultSet}
+	if err := w.cluster.Client().Get(ctx, key, &set); err != nil {
 		return err.Error()
 	}
 	var runners v1alpha1.EphemeralRunnerList

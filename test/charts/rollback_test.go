@@ -112,7 +112,8 @@ func (r *releases) set(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	set := &unstructured.Unstructured{}
 	set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"))
-	if err := r.cluster.Client().Get(t.Context(), types.NamespacedName{Namespace: r.runners, Name: "set"}, set); err != nil {
+	key := types.NamespacedName{Namespace: r.runners, Name: "set"}
+	if err := r.cluster.Client().Get(t.Context(), key, set); err != nil {
 		t.Fatal(err)
 	}
 	return set

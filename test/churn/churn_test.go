@@ -59,7 +59,8 @@ func TestNodesVanishUnderEveryPod(t *testing.T) {
 		}
 	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}, set); err != nil {
+	key := client.ObjectKey{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}
+	if err := r.Cluster.Client().Get(t.Context(), key, set); err != nil {
 		t.Fatal(err)
 	}
 	if meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionDegraded) || len(runners.Items) != jobs {

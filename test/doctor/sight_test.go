@@ -54,7 +54,8 @@ func (s *sight) String() string {
 // look returns the sight of a set of the rig. It fails if something can't be read; that may exist at the next attempt.
 func look(ctx context.Context, r *rig.Rig, metrics *observer, name string) (*sight, error) {
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := r.Cluster.Client().Get(ctx, types.NamespacedName{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
+	key := types.NamespacedName{Namespace: r.RunnerNamespace, Name: name}
+	if err := r.Cluster.Client().Get(ctx, key, set); err != nil {
 		return nil, err
 	}
 	s := &sight{set: name, metrics: metrics, conditions: set.Status.Conditions}

@@ -130,7 +130,8 @@ func setOf(t *testing.T, r *rig.Rig, name string) map[string]any {
 	t.Helper()
 	set := &unstructured.Unstructured{}
 	set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"))
-	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
+	key := client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}
+	if err := r.Cluster.Client().Get(t.Context(), key, set); err != nil {
 		t.Fatal(err)
 	}
 	return set.Object

@@ -103,7 +103,8 @@ func TestChecksNeedAnApp(t *testing.T) {
 	}
 	eventually(func() (string, error) {
 		set := &v1alpha1.AutoscalingRunnerSet{}
-		if err := api.Get(t.Context(), types.NamespacedName{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}, set); err != nil {
+		key := types.NamespacedName{Namespace: r.RunnerNamespace, Name: rig.DefaultSet}
+		if err := api.Get(t.Context(), key, set); err != nil {
 			return "", err
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionFeedbackPermitted); c != nil {

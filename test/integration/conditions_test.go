@@ -86,7 +86,8 @@ func (p trouble) check(t *testing.T, r *rig.Rig, name string) {
 func readSet(t *testing.T, r *rig.Rig, name string) *v1alpha1.AutoscalingRunnerSet {
 	t.Helper()
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := r.Cluster.Client().Get(context.Background(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
+	key := client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}
+	if err := r.Cluster.Client().Get(context.Background(), key, set); err != nil {
 		t.Fatal(err)
 	}
 	return set

@@ -47,7 +47,8 @@ type placed struct {
 func roomOf(t *testing.T, r *rig.Rig, name string) placed {
 	t.Helper()
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	if err := r.Cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}, set); err != nil {
+	key := client.ObjectKey{Namespace: r.RunnerNamespace, Name: name}
+	if err := r.Cluster.Client().Get(t.Context(), key, set); err != nil {
 		t.Fatal(err)
 	}
 	said := placed{Advertised: -1}

@@ -76,7 +76,8 @@ func (s *stage) stealing(name, set string) []client.Object {
 // giveAccount makes the account that the listener would run as, which the manager may not make in team b's namespace.
 func (s *stage) giveAccount(name string) error {
 	listener := &v1alpha1.AutoscalingListener{}
-	if err := s.attacker.client.Get(s.Context(), client.ObjectKey{Namespace: s.attacker.namespace, Name: name}, listener); err != nil {
+	key := client.ObjectKey{Namespace: s.attacker.namespace, Name: name}
+	if err := s.attacker.client.Get(s.Context(), key, listener); err != nil {
 		return err
 	}
 	owned := &corev1.ServiceAccount{ObjectMeta: s.named(name)}
