@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
 // The rows are those of the API, as far as the plugin needs them. It does not take the types of internal/history, whose
@@ -45,6 +48,21 @@ type Job struct {
 	PeakMemoryBytes    *int64 `json:"peakMemoryBytes"`
 	CPUMicroseconds    *int64 `json:"cpuMicroseconds"`
 	OOMKills           *int64 `json:"oomKills"`
+}
+
+// Reached returns when the job reached each phase.
+func (j *Job) Reached() *v1alpha1.RunnerPhases {
+	known := func(at time.Time) *metav1.Time {
+		if at.IsZero() {
+			return nil
+		}
+		return &metav1.Time{Time: at}
+	}
+	return &v1alpha1.RunnerPhases{
+		Queued: known(j.Queued), Assigned: known(j.Assigned), Created: known(j.Created), Registered: known(j.Registered),
+		Placed: known(j.Placed), ImagePulled: known(j.ImagePulled), ContainerUp: known(j.ContainerUp),
+		Started: known(j.Started),
+	}
 }
 
 // Usage is what jobs that have finished come to, of what it is added up by.

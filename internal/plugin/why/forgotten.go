@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 )
@@ -128,17 +126,7 @@ func recall(job *ledger.Job, where string, now time.Time) Story {
 	if job.Rerun != "" {
 		story.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunState(job.Rerun), Attempt: job.Attempt}
 	}
-	reached := func(at time.Time) *metav1.Time {
-		if at.IsZero() {
-			return nil
-		}
-		return &metav1.Time{Time: at}
-	}
-	story.setPhases(&v1alpha1.RunnerPhases{
-		Queued: reached(job.Queued), Assigned: reached(job.Assigned), Created: reached(job.Created),
-		Registered: reached(job.Registered), Placed: reached(job.Placed), ImagePulled: reached(job.ImagePulled),
-		ContainerUp: reached(job.ContainerUp), Started: reached(job.Started),
-	}, now)
+	story.setPhases(job.Reached(), now)
 	if story.State == Lost {
 		story.setSteps(nil)
 	}
