@@ -110,10 +110,10 @@ type Size struct {
 	// The requests are the largest of their pods.
 	CPURequestMillis   int64 `json:"cpuRequestMillis"`
 	MemoryRequestBytes int64 `json:"memoryRequestBytes"`
-	// The 95th percentiles are 0 if nothing is known.
-	PeakMemoryBytesP95  int64 `json:"peakMemoryBytesP95"`
-	CPUAverageMillisP95 int64 `json:"cpuAverageMillisP95"`
-	ThrottledPercentP95 int64 `json:"throttledPercentP95"`
+	// The 95th percentiles are nil or, of older ledgers, 0 if nothing is known.
+	PeakMemoryBytesP95  *int64 `json:"peakMemoryBytesP95,omitempty"`
+	CPUAverageMillisP95 *int64 `json:"cpuAverageMillisP95,omitempty"`
+	ThrottledPercentP95 *int64 `json:"throttledPercentP95,omitempty"`
 	// Saving is what fitting requests would have cost less, negative if more is used than requested.
 	Saving float64 `json:"saving"`
 }

@@ -91,7 +91,7 @@ const sizes = `[
 {"cluster":"c","namespace":"n","set":"linux","repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","name":"lint","jobs":10,"measured":10,"runHours":1,
  "cpuRequestMillis":500,"memoryRequestBytes":0,"peakMemoryBytesP95":0,"cpuAverageMillisP95":900,"throttledPercentP95":40,"saving":-0.5},
 {"cluster":"c","namespace":"n","set":"arm","repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","name":"arm","jobs":3,"measured":0,"runHours":1,
- "cpuRequestMillis":1000,"memoryRequestBytes":1073741824,"peakMemoryBytesP95":0,"cpuAverageMillisP95":0,"throttledPercentP95":0,"saving":0}]`
+ "cpuRequestMillis":1000,"memoryRequestBytes":1073741824,"saving":0}]`
 
 func TestRightSizingForPeople(t *testing.T) {
 	said, _, asked, err := asking(t, map[string]string{"sizes": sizes}, report.Options{By: "repository", RightSizing: true, Since: "2026-03-04T12:00:00Z", Set: "linux", Format: output.Text})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 	"github.com/harrier-ci/harrier/internal/plugin/output"
@@ -26,9 +28,9 @@ func sizeTable(sizes []ledger.Size) *table[ledger.Size] {
 		count("KNOWN", "measured", func(s *row) int64 { return s.Measured }),
 		amount("", "runHours", 1, func(s *row) float64 { return s.RunHours }),
 		figure("CPU", "cpuRequestMillis", "none", ledger.CPU, func(s *row) int64 { return s.CPURequestMillis }),
-		figure("P95", "cpuAverageMillisP95", "unknown", ledger.CPU, func(s *row) int64 { return s.CPUAverageMillisP95 }),
+		figure("P95", "cpuAverageMillisP95", "unknown", ledger.CPU, func(s *row) int64 { return ptr.Deref(s.CPUAverageMillisP95, 0) }),
 		figure("MEMORY", "memoryRequestBytes", "none", ledger.Memory, func(s *row) int64 { return s.MemoryRequestBytes }),
-		figure("P95", "peakMemoryBytesP95", "unknown", ledger.Memory, func(s *row) int64 { return s.PeakMemoryBytesP95 }),
+		figure("P95", "peakMemoryBytesP95", "unknown", ledger.Memory, func(s *row) int64 { return ptr.Deref(s.PeakMemoryBytesP95, 0) }),
 		{"THROTTLED", "throttledPercentP95", false, throttled},
 	}
 	saving := column[row]{"SAVING", "saving", false, savings}
@@ -49,10 +51,10 @@ func figure(head, name, none string, shown func(int64) string, of func(*ledger.S
 }
 
 func throttled(s *ledger.Size) (text, value string) {
-	if s.Measured == 0 {
+	if s.Measured == 0 || s.ThrottledPercentP95 == nil {
 		return "unknown", ""
 	}
-	value = strconv.FormatInt(s.ThrottledPercentP95, 10)
+	value = strconv.FormatInt(*s.ThrottledPercentP95, 10)
 	return value + "%", value
 }
 
