@@ -49,6 +49,10 @@ func (d *demo) questions() []string {
 	}
 	return []string{
 		"",
+		"To open the page of what became of jobs, at http://localhost:8091/, and to have the same as text:",
+		fmt.Sprintf("  kubectl port-forward -n %s service/%s-gha-rs-controller-history 8091:80 &", site.SystemNamespace, site.ControllerName),
+		"  go run ./cmd/kubectl-harrier report --by workflow",
+		"",
 		"To read the metrics of manager and listener:",
 		metricsCommand("controller-manager"),
 		metricsCommand("runner-scale-set-listener"),

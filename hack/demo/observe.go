@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,17 +15,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
 
-// observer watches GitHub and the cluster while jobs run. It notes by its own clock when it first saw each pod, because creation
-// timestamps have whole seconds.
+// observer watches GitHub and the cluster while jobs run.
 type observer struct {
 	site   *site.Site
 	client client.Client
+	config *rest.Config
 	// watched has the objects in the runners' namespace.
 	watched cache.Cache
 
-	mu      sync.Mutex
-	podSeen map[string]time.Time
-	counts  counts
+	mu     sync.Mutex
+	counts counts
 }
 
 // counts are the figures of the table.
@@ -48,12 +45,8 @@ func observe(ctx context.Context, s *site.Site) (*observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	o := &observer{site: s, client: direct, watched: watched, podSeen: map[string]time.Time{}}
-	informer, err := watched.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
-	}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: o.sawPod}); err != nil {
+	o := &observer{site: s, client: direct, config: config, watched: watched}
+	if _, err := watched.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	go func() { _ = watched.Start(ctx) }() // fails only if it is started twice
@@ -61,18 +54,6 @@ func observe(ctx context.Context, s *site.Site) (*observer, error) {
 		return nil, fmt.Errorf("watch pods: %w", context.Cause(ctx))
 	}
 	return o, nil
-}
-
-func (o *observer) sawPod(object any) {
-	pod, isPod := object.(*corev1.Pod)
-	if !isPod {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, known := o.podSeen[pod.Name]; !known {
-		o.podSeen[pod.Name] = time.Now()
-	}
 }
 
 // look updates the counts and returns GitHub's state.
@@ -134,11 +115,4 @@ func (c counts) rows() []string {
 		fmt.Sprintf("    jobs     %3d queued   %3d assigned   %3d running   %3d done", c.queued, c.assigned, c.running, c.done),
 		fmt.Sprintf("    runners  %3d pending  %3d running", c.pending, c.up),
 	}
-}
-
-// pods returns when each pod was first seen, by name.
-func (o *observer) pods() map[string]time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return maps.Clone(o.podSeen)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 )
 
 func TestPercentileIsNearestRank(t *testing.T) {
@@ -40,20 +41,25 @@ func TestDurationsSpreadFromShortestToLongest(t *testing.T) {
 	}
 }
 
-func TestMeasureKeepsClocksApart(t *testing.T) {
-	ours := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	theirs := ours.Add(-time.Hour)
-	jobs := []fakegithub.Job{
-		{Runner: "a", QueuedAt: theirs, StartedAt: theirs.Add(2 * time.Second)},
-		{Runner: "unseen", QueuedAt: theirs, StartedAt: theirs.Add(3 * time.Second)},
-		{QueuedAt: theirs},
+// The summary has the waits of all jobs by phase, and what became of them; a phase that nobody knows has no line.
+func TestTheSummaryIsTheLedgers(t *testing.T) {
+	noon := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	job := func(wait time.Duration, result, cause string) ledger.Job {
+		return ledger.Job{Queued: noon, Assigned: noon.Add(time.Second), Started: noon.Add(wait), Finished: noon.Add(time.Hour), Result: result, LostCause: cause}
 	}
-	got := measure(jobs, map[string]time.Time{"a": ours.Add(time.Second), "other": ours}, ours)
-	want := measured{
-		jobs: 3, podCreated: []time.Duration{time.Second}, jobStarted: []time.Duration{2 * time.Second, 3 * time.Second},
+	got := pastOf([]ledger.Job{job(3*time.Second, "succeeded", ""), job(5*time.Second, "succeeded", ""), job(9*time.Second, "Unknown", "Evicted"), {Queued: noon}})
+	want := []string{
+		"",
+		"  the ledger knows 4 jobs of 2 to 15 s: 1 Unknown, 2 succeeded; lost 1 Evicted",
+		"  waited for a runner      p50   5 s   p95   9 s",
+		"    until assigned         p50   1 s   p95   1 s",
+		"    until started          p50   4 s   p95   8 s",
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(measured{})); diff != "" {
-		t.Errorf("measured (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got.lines()); diff != "" || got.ended != 3 {
+		t.Errorf("%d ended (-want +got):\n%s", got.ended, diff)
+	}
+	if lines := pastOf(nil).lines(); lines[1] != "  the ledger knows 0 jobs of 2 to 15 s: none; lost none" {
+		t.Errorf("without jobs: %q", lines)
 	}
 }
 

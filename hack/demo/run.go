@@ -10,6 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 )
 
 // demo is one run of the demonstration on a site.
@@ -18,7 +19,9 @@ type demo struct {
 	settings settings
 	site     *site.Site
 	observer *observer
-	measured measured
+	past     past
+	// emptied is the time from the end of the last job until no runner was left anywhere.
+	emptied time.Duration
 }
 
 // run shows the product's whole life cycle: installed, under a burst of jobs, idle again, uninstalled. Its error names the first
@@ -33,6 +36,7 @@ func (d *demo) run(ctx context.Context) error {
 		{"listener holds a session on GitHub", d.awaitSession},
 		{fmt.Sprintf("%d jobs", jobCount), d.runJobs},
 		{"no runner is left", d.awaitNoRunners},
+		{"the ledger knows how each job ended", d.askLedger},
 	} {
 		if err := d.screen.step(step.name, func(io.Writer) error { return step.do(ctx) }); err != nil {
 			return err
@@ -52,7 +56,10 @@ func (d *demo) run(ctx context.Context) error {
 }
 
 func (d *demo) installController(ctx context.Context) error {
-	return d.site.Install(ctx, site.ControllerName, site.ControllerChart, site.SystemNamespace, d.site.ControllerValues())
+	values := d.site.ControllerValues()
+	// A cluster for a demonstration may have no storage, and nothing is to be left.
+	values["history"] = site.Values{"enabled": true, "storage": site.Values{"emptyDir": true, "size": "100Mi"}}
+	return d.site.Install(ctx, site.ControllerName, site.ControllerChart, site.SystemNamespace, values)
 }
 
 func (d *demo) installScaleSet(ctx context.Context) error {
@@ -85,7 +92,6 @@ func (d *demo) awaitSession(ctx context.Context) error {
 // runJobs queues all jobs at once and waits for the last one to complete.
 func (d *demo) runJobs(ctx context.Context) error {
 	d.screen.show(d.observer.table)
-	queued := time.Now()
 	_, err := d.site.Control.QueueJobs(ctx, fakegithub.JobRequest{
 		Count: jobCount, ScaleSet: scaleSetName, Durations: durations(jobCount), Name: "demo",
 	})
@@ -111,8 +117,26 @@ func (d *demo) runJobs(ctx context.Context) error {
 	if bad := badJobs(jobs); len(bad) > 0 {
 		return fmt.Errorf("%d jobs did not succeed: %s", len(bad), installation.Shorten(bad, 5))
 	}
-	d.measured = measure(jobs, d.observer.pods(), queued)
 	return nil
+}
+
+// askLedger reads what the ledger knows, once that is how all jobs ended: it is told by the same status of runners that the cluster
+// forgets with them.
+func (d *demo) askLedger(ctx context.Context) error {
+	from, err := ledger.Find(ctx, d.observer.client, d.observer.config, site.SystemNamespace)
+	if err != nil {
+		return err
+	}
+	return d.site.Await(ctx, "the ledger to know how each job ended", ledgerLimit, func() (string, error) {
+		jobs, _, err := from.Jobs(ctx, nil)
+		if err != nil {
+			return err.Error(), nil // its pod may be busy
+		}
+		if d.past = pastOf(jobs); d.past.ended < jobCount {
+			return fmt.Sprintf("it knows that of %d of %d", d.past.ended, jobCount), nil
+		}
+		return "", nil
+	})
 }
 
 // durations returns the durations of count jobs, from the shortest to the longest in equal steps, so that every run has the same
@@ -136,11 +160,11 @@ func (d *demo) awaitNoRunners(ctx context.Context) error {
 		left, err := site.RunnersLeft(ctx, d.observer.client, runnerNamespace)
 		return installation.Shorten(append(installation.LeftOnGitHub(snapshot, false), left...), 5), err
 	})
-	d.measured.emptied = time.Since(begin)
+	d.emptied = time.Since(begin)
 	return err
 }
 
-// report prints the measurements. It fails if GitHub saw something that must never happen, such as a job that was cut short.
+// report prints what the ledger says. It fails if GitHub saw something that must never happen, such as a job that was cut short.
 func (d *demo) report(ctx context.Context) error {
 	snapshot, err := d.observer.look(ctx)
 	if err != nil {
@@ -153,9 +177,10 @@ func (d *demo) report(ctx context.Context) error {
 		}
 		return fmt.Errorf("GitHub saw what must never happen: %s", installation.Shorten(anomalies, 5))
 	}
-	for _, line := range d.measured.lines() {
+	for _, line := range d.past.lines() {
 		d.screen.say("%s", line)
 	}
+	d.screen.say("  last job completed → no runner left: %s", seconds(d.emptied))
 	d.screen.say("  left after the jobs: on GitHub the scale set %s and no runner; in the cluster no EphemeralRunner, runner pod or JIT Secret", scaleSetName)
 	d.screen.say("")
 	return nil

@@ -29,6 +29,7 @@ const (
 	sessionLimit = 2 * time.Minute
 	jobsLimit    = 4 * time.Minute // the longest job takes 15 s
 	emptyLimit   = 2 * time.Minute
+	ledgerLimit  = time.Minute
 	// cleanUpLimit bounds everything after an interruption.
 	cleanUpLimit = 3 * time.Minute
 )

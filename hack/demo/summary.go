@@ -2,33 +2,77 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
+	"github.com/harrier-ci/harrier/internal/phases"
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 )
 
-// measured has the figures of the summary.
-type measured struct {
-	jobs int
-	// podCreated and jobStarted are times since the job was queued.
-	podCreated, jobStarted []time.Duration
-	// emptied is the time from the end of the last job until no runner is left anywhere.
-	emptied time.Duration
+// past is what the ledger knows of jobs.
+type past struct {
+	jobs, ended int
+	// results and causes are how many ended with each result, and were lost to each cause.
+	results, causes map[string]int
+	// waited is how long each job waited in all, and byPhase for each phase. The ledger has whole seconds.
+	waited  []time.Duration
+	byPhase map[string][]time.Duration
 }
 
-// measure joins GitHub's times of jobs with the observer's times of pods, which have their runner's name. queued is when the jobs
-// were queued by our clock. GitHub's clock may be another machine's, so times of the two are never combined.
-func measure(jobs []fakegithub.Job, podSeen map[string]time.Time, queued time.Time) measured {
-	m := measured{jobs: len(jobs)}
-	for _, job := range jobs {
-		if !job.StartedAt.IsZero() {
-			m.jobStarted = append(m.jobStarted, job.StartedAt.Sub(job.QueuedAt))
+func pastOf(jobs []ledger.Job) past {
+	p := past{jobs: len(jobs), results: map[string]int{}, causes: map[string]int{}, byPhase: map[string][]time.Duration{}}
+	for i := range jobs {
+		job := &jobs[i]
+		if !job.Finished.IsZero() {
+			p.ended++
+			p.results[job.Result]++
 		}
-		if seen, known := podSeen[job.Runner]; known {
-			m.podCreated = append(m.podCreated, seen.Sub(queued))
+		if job.LostCause != "" {
+			p.causes[job.LostCause]++
+		}
+		waits, waited := phases.Waits(job.Reached()), time.Duration(0)
+		for _, wait := range waits {
+			waited += wait.Took
+			p.byPhase[wait.Phase] = append(p.byPhase[wait.Phase], wait.Took)
+		}
+		if len(waits) > 0 {
+			p.waited = append(p.waited, waited)
 		}
 	}
-	return m
+	return p
+}
+
+func (p past) lines() []string {
+	spread := func(what string, values []time.Duration) string {
+		return fmt.Sprintf("  %-24s p50 %3.0f s   p95 %3.0f s", what, percentile(values, 0.5).Seconds(), percentile(values, 0.95).Seconds())
+	}
+	lines := []string{
+		"",
+		fmt.Sprintf("  the ledger knows %d jobs of %.0f to %.0f s: %s; lost %s", p.jobs, shortestJob.Seconds(), longestJob.Seconds(),
+			counted(p.results), counted(p.causes)),
+		spread("waited for a runner", p.waited),
+	}
+	for _, phase := range ledger.Phases {
+		if len(p.byPhase[phase]) > 0 {
+			lines = append(lines, spread("  until "+phase, p.byPhase[phase]))
+		}
+	}
+	return lines
+}
+
+// counted lists how many there are of each.
+func counted(of map[string]int) string {
+	var each []string
+	for _, what := range slices.Sorted(maps.Keys(of)) {
+		each = append(each, fmt.Sprintf("%d %s", of[what], what))
+	}
+	if len(each) == 0 {
+		return "none"
+	}
+	return strings.Join(each, ", ")
 }
 
 // badJobs lists jobs that did not succeed.
@@ -40,17 +84,4 @@ func badJobs(jobs []fakegithub.Job) []string {
 		}
 	}
 	return bad
-}
-
-func (m measured) lines() []string {
-	spread := func(what string, values []time.Duration) string {
-		return fmt.Sprintf("  %-36s p50 %7s   p95 %7s", what, seconds(percentile(values, 0.5)), seconds(percentile(values, 0.95)))
-	}
-	return []string{
-		"",
-		fmt.Sprintf("  %d jobs of %.0f to %.0f s, all succeeded", m.jobs, shortestJob.Seconds(), longestJob.Seconds()),
-		spread("job queued → pod created", m.podCreated),
-		spread("job queued → job started", m.jobStarted),
-		fmt.Sprintf("  %-36s     %7s", "last job completed → no runner left", seconds(m.emptied)),
-	}
 }

@@ -1,7 +1,8 @@
 // Package plugin turns a command line of kubectl-harrier, the plugin of kubectl for people who operate scale sets, into a call of one of its
 // rooms, and what comes of it into an exit code. What the rooms know stands in them:
 //
-//	top: what limits each scale set   why: one job   drain: no more jobs   doctor, convert: the same code as the manager's commands
+//	top: what limits each scale set   why: one job   report: who used what   drain: no more jobs
+//	doctor, convert: the same code as the manager's commands
 package plugin
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -67,8 +69,14 @@ func Command(streams Streams) *cobra.Command {
 	return root
 }
 
-// addOutput adds -o.
-func addOutput(command *cobra.Command, format *string) {
-	command.Flags().StringVarP(format, "output", "o", output.Text, "text or json")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{output.Text, output.JSON}, cobra.ShellCompDirectiveNoFileComp)) // it fails for unknown flags only
+// addOutput adds -o, with text, JSON, and what the command has besides.
+func addOutput(command *cobra.Command, format *string, more ...string) {
+	known := append([]string{output.Text, output.JSON}, more...)
+	command.Flags().StringVarP(format, "output", "o", output.Text, strings.Join(known[:len(known)-1], ", ")+" or "+known[len(known)-1])
+	completeWith(command, "output", known)
+}
+
+// completeWith has shells complete the values of a flag.
+func completeWith(command *cobra.Command, flag string, values []string) {
+	_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it fails for unknown flags only
 }

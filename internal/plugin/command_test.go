@@ -49,7 +49,7 @@ func TestHelp(t *testing.T) {
 	if _, stdout, _ := said(t, "-h"); !strings.Contains(stdout, "Exit codes of all commands: 0 ") || !strings.Contains(stdout, "drain") {
 		t.Errorf("help says %s", stdout)
 	}
-	for _, command := range []string{"top", "why", "drain", "resume", "doctor"} {
+	for _, command := range []string{"top", "why", "report", "drain", "resume", "doctor"} {
 		_, stdout, _ := said(t, command, "-h")
 		for _, flag := range []string{"--kubeconfig ", "--context ", "-n, --namespace ", "--as ", "--as-group ", "--token ", "--server ", "--request-timeout ", "--cluster ", "--user ", "--insecure-skip-tls-verify"} {
 			if !strings.Contains(stdout, flag) {
@@ -64,6 +64,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"tpo": "unknown command", "top extra": "unknown command", "top --nope": "kubectl harrier top --help lists the flags", "top -o yaml": `-o "yaml" is unknown`,
 		"top --sort-by size": "name, busy, jobs, waiting", "why": "accepts 1 arg", "drain": "accepts 1 arg", "drain a b": "accepts 1 arg", "drain a --timeout -1s": "negative",
 		"doctor a b": "at most 1 arg", "validate": "-f FILE", "convert": "-f FILE", "top --kubeconfig missing": "missing", "why x": "find the API server",
+		"report --by size": "repository, workflow, job, set, day", "report -o yaml": "use text, json or csv", "report --right-sizing --by set": "leave --by out", "report extra": "unknown command",
+		"report --history-url ledger": "such as http://localhost:8090", "why x --history-url ledger": "such as http://localhost:8090", "report": "named by --history-url", "top -o csv": "use text or json",
 	} {
 		if code, stdout, stderr := said(t, strings.Fields(line)...); code != doctor.ExitUnable || !strings.Contains(stderr, want) || stdout != "" {
 			t.Errorf("%s: ends with %d, says %q and %q, want %q", line, code, stdout, stderr, want)
@@ -105,7 +107,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: ends with %d: %.200s%s", shell, code, stdout, stderr)
 		}
 	}
-	for line, want := range map[string]string{"d": "drain\tHave a scale set", "top --sort-by ": "waiting\n", "drain -o ": "json\n", "completion ": "kubectl\t"} {
+	for line, want := range map[string]string{"d": "drain\tHave a scale set", "top --sort-by ": "waiting\n", "drain -o ": "json\n", "report -o ": "csv\n", "report --by ": "workflow\n", "rep": "report\tTell who", "completion ": "kubectl\t"} {
 		words := strings.Split(line, " ")
 		if _, stdout, _ := said(t, append([]string{"__complete"}, words...)...); !strings.Contains(stdout, want) {
 			t.Errorf("after %q: %s", line, stdout)

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/plugin/drain"
 	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/plugin/report"
 	"github.com/harrier-ci/harrier/internal/plugin/top"
 	"github.com/harrier-ci/harrier/internal/plugin/why"
 )
@@ -21,7 +23,7 @@ import (
 // commands returns all commands but those that cobra has.
 func commands(streams Streams) []*cobra.Command {
 	all := []*cobra.Command{
-		topCommand(streams), whyCommand(streams), doctorCommand(streams),
+		topCommand(streams), whyCommand(streams), reportCommand(streams), doctorCommand(streams),
 		drainOrResume(streams, true, &cobra.Command{
 			Use: "drain SET", Short: "Have a scale set take no more jobs, and wait until those that it has are done",
 			Long: `Sets the annotation actions.github.com/drained on the scale set, and waits until neither jobs nor runners are left. Jobs that are assigned to it
@@ -79,24 +81,29 @@ On a terminal the table is redrawn in place; q or Ctrl-C quits. Elsewhere a line
 	}
 	command.Flags().BoolVar(&options.Once, "once", false, "show the table once")
 	command.Flags().StringVar(&options.Order, "sort-by", top.Orders[0], strings.Join(top.Orders, ", ")+": the greatest number first")
-	_ = command.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(top.Orders, cobra.ShellCompDirectiveNoFileComp)) // it fails for unknown flags only
+	completeWith(command, "sort-by", top.Orders)
 	access.addFlags(command.Flags(), "scale sets")
 	addOutput(command, &options.Format)
 	return command
 }
 
 func whyCommand(streams Streams) *cobra.Command {
-	access, options := &connection{}, why.Options{}
+	access, ledgers, options := &connection{}, &past{}, why.Options{}
 	command := &cobra.Command{
 		Use: "why JOB-ID|RUN-ID|RUN-URL|RUNNER|POD", Short: "Tell what became of a job, and why it waits or was lost", Args: cobra.ExactArgs(1),
 		Long: `Tells of each job that is meant how far it is, what it waited for and how long, where it ran, why it waits or what it was lost to, whether it
 is run again, what to do next, and whose step that is. It reads runners, pods, Events and scale sets; whoever may only read pods is told what these know.
+A runner is removed some seconds after its job; what was before that, the ledger of jobs knows (history.enabled of the controller's chart), if it can be asked.
 
 Without -n it looks in all namespaces or, as far as you may not, in that of the kubeconfig's context. A job that waits is known if the scale set has
-feedback.checks; a job that is done, until its runner is removed, some seconds later.`,
+feedback.checks.`,
 		Example: example("kubectl harrier why https://github.com/my-org/my-app/actions/runs/1234567890", "kubectl harrier why 1234567890 -n my-runners",
-			"kubectl harrier why pod/my-runners-x7k2p-runner-8fzqd -o json"),
+			"kubectl harrier why pod/my-runners-x7k2p-runner-8fzqd -o json", "kubectl harrier why 1234567890 --history-url http://localhost:8090"),
 		RunE: func(command *cobra.Command, arguments []string) error {
+			var err error
+			if options.Ledger, err = ledgers.open(access); err != nil {
+				return err
+			}
 			return access.examine(command.Context(), options.Format, func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
 				options.Namespace, options.Everywhere = namespace, access.overrides.Context.Namespace == ""
 				return why.Run(ctx, cluster, arguments[0], options, streams.Out)
@@ -105,7 +112,58 @@ feedback.checks; a job that is done, until its runner is removed, some seconds l
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	access.addFlags(command.Flags(), "")
+	ledgers.addFlags(command.Flags())
 	addOutput(command, &options.Format)
+	return command
+}
+
+func reportCommand(streams Streams) *cobra.Command {
+	access, ledgers, options := &connection{}, &past{}, report.Options{}
+	command := &cobra.Command{
+		Use: "report", Short: "Tell who has used how much, and which jobs request more than they use", Args: cobra.NoArgs,
+		Long: `Tells what jobs that have finished come to: how many, how they ended, hours, requested CPU and memory, how long they waited on average and
+for what most, and what they cost if prices are set. With --right-sizing, what each job of a workflow uses of what it requests, and what fitting requests
+would save. It asks the ledger of jobs (history.enabled of the controller's chart), and changes nothing.
+
+The ledger is found by its Service, and asked through the API server. With kubectl port-forward, --history-url http://localhost:8090 needs other rights.`,
+		Example: example("kubectl harrier report --since 7d", "kubectl harrier report --by workflow --since 30d -o csv >usage.csv",
+			"kubectl harrier report --right-sizing -n my-runners", "kubectl harrier report --by set --history-url http://localhost:8090 -o json"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := output.CheckFormat(options.Format, output.CSV); err != nil {
+				return err
+			}
+			if !slices.Contains(report.Groups, options.By) {
+				return fmt.Errorf("--by %q is unknown; use %s", options.By, strings.Join(report.Groups, ", "))
+			}
+			if options.RightSizing && command.Flags().Changed("by") {
+				return errors.New("--right-sizing is by job of a workflow and scale set; leave --by out")
+			}
+			open, err := ledgers.open(access)
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(command.Context(), longestAnswer)
+			defer stop()
+			from, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			options.Namespace = access.overrides.Context.Namespace
+			return report.Run(ctx, from, options, streams.Out, streams.Err)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.By, "by", report.Groups[0], strings.Join(report.Groups, ", ")+": what is added up")
+	completeWith(command, "by", report.Groups)
+	flags.StringVar(&options.Since, "since", "30d", "how long ago, such as 24h or 30d, or a time such as 2026-03-04T12:00:00Z")
+	flags.StringVar(&options.Repository, "repository", "", "jobs of this repository only: OWNER/REPO")
+	flags.StringVar(&options.Workflow, "workflow", "", "jobs of this workflow only: OWNER/REPO/.github/workflows/FILE")
+	flags.StringVar(&options.Set, "set", "", "jobs of this scale set only")
+	flags.BoolVar(&options.RightSizing, "right-sizing", false, "what jobs use of what they request")
+	access.addFlags(flags, "")
+	flags.Lookup("namespace").Usage = "jobs of runners in this namespace only; empty: in all"
+	ledgers.addFlags(flags)
+	addOutput(command, &options.Format, output.CSV)
 	return command
 }
 

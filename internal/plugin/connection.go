@@ -14,7 +14,9 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/plugin/why"
 )
 
 // connection is how a command reaches the cluster: by the flags of kubectl, which mean the same here.
@@ -52,6 +54,36 @@ func (c *connection) find() (config *rest.Config, namespace string, err error) {
 	}
 	config.QPS = -1 // requests are bounded by what a command asks, and the API server has its own limits
 	return config, namespace, nil
+}
+
+// past is how a command reaches the ledger of jobs: at an address, or at its Service, through the API server.
+type past struct{ url, namespace string }
+
+func (p *past) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&p.url, "history-url", "",
+		"address of the ledger, such as http://localhost:8090; empty: its Service, through the API server")
+	flags.StringVar(&p.namespace, "history-namespace", "",
+		"namespace of the ledger's Service, that of the controller; empty: any")
+}
+
+// open returns what leads to the ledger. It fails for flags that can't be; whether there is a ledger is found out
+// later.
+func (p *past) open(access *connection) (why.Opener, error) {
+	if p.url != "" {
+		at, err := ledger.At(p.url)
+		return func(context.Context) (*ledger.Ledger, error) { return at, nil }, err
+	}
+	return func(ctx context.Context) (*ledger.Ledger, error) {
+		config, _, err := access.find()
+		if err != nil {
+			return nil, fmt.Errorf("%w; a ledger elsewhere is named by --history-url", err)
+		}
+		connected, err := client.New(config, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
+		if err != nil {
+			return nil, fmt.Errorf("connect to the API server: %w", err)
+		}
+		return ledger.Find(ctx, connected, config, p.namespace)
+	}, nil
 }
 
 // watching returns a client that can watch.

@@ -67,7 +67,7 @@ func install(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// documented returns the rules of the ClusterRoles that the documentation has users add, by name.
+// documented returns the rules of the roles that the documentation has users add, by name.
 func documented(t *testing.T) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "kubectl-harrier.md"))
@@ -75,16 +75,17 @@ func documented(t *testing.T) map[string][]rbacv1.PolicyRule {
 		t.Fatal(err)
 	}
 	rules := map[string][]rbacv1.PolicyRule{}
-	_, block, _ := strings.Cut(string(page), "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	for document := range strings.SplitSeq(block, "---\n") {
-		var role rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
-			t.Fatal(err)
+	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		for document := range strings.SplitSeq(block, "---\n") {
+			var role rbacv1.ClusterRole // a Role has the same fields
+			if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
+				t.Fatal(err)
+			}
+			rules[role.Name] = role.Rules
 		}
-		rules[role.Name] = role.Rules
 	}
-	if len(rules["harrier-view"]) == 0 || len(rules["harrier-edit"]) == 0 {
+	if len(rules["harrier-view"]) == 0 || len(rules["harrier-edit"]) == 0 || len(rules["harrier-history"]) == 0 {
 		t.Fatalf("the page has %v", rules)
 	}
 	return rules

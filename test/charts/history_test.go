@@ -96,6 +96,13 @@ func TestTheLedgersDatabase(t *testing.T) {
 	check(t, "size", claim.Spec.Resources.Requests.Storage().String(), "20Gi")
 	check(t, "class", *claim.Spec.StorageClassName, "fast")
 	check(t, "policy", claim.Annotations["helm.sh/resource-policy"], "keep")
+	without := render(t, controller, ledger, "history: {storage: {size: 1Gi, emptyDir: true}}")
+	check(t, "claims without one", len(ofKind(without, "PersistentVolumeClaim")), 0)
+	for _, volume := range historyOf(t, without).Spec.Template.Spec.Volumes {
+		if volume.Name == "data" {
+			check(t, "limit of the directory", volume.EmptyDir.SizeLimit.String(), "1Gi")
+		}
+	}
 	container := historyOf(t, rendered).Spec.Template.Spec.Containers[0]
 	checkContains(t, strings.Join(container.Args, " "), "--retention=30d")
 

@@ -1,6 +1,6 @@
-// Package kinds is the table of all kinds that manager and doctor use: Go types, resources and scopes. It replaces API
-// discovery, which clients and caches run during set-up without a context: if the API server fails at that moment the
-// program exits, and if it accepts the connection but never answers, the program hangs.
+// Package kinds is the table of all kinds that manager, doctor and plugin use: Go types, resources and scopes. It
+// replaces API discovery, which clients and caches run during set-up without a context: if the API server fails at that
+// moment the program exits, and if it accepts the connection but never answers, the program hangs.
 package kinds
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// namespaced and clusterWide are the kinds that manager or doctor reads or writes. The resource of each is its name in
-// lower case and plural. The first use of a kind that is missing here fails with "no matches for kind".
+// namespaced and clusterWide are the kinds that manager, doctor or plugin reads or writes. The resource of each is its
+// name in lower case and plural. The first use of a kind that is missing here fails with "no matches for kind".
 var (
 	namespaced = map[schema.GroupVersion][]string{
 		v1alpha1.GroupVersion: {
 			"AutoscalingRunnerSet", "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner",
 		},
 		corev1.SchemeGroupVersion: {
-			"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "ServiceAccount",
+			"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount",
 		},
 		rbacv1.SchemeGroupVersion:   {"Role", "RoleBinding"},
 		appsv1.SchemeGroupVersion:   {"Deployment"},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -16,16 +17,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// Formats are the values of --output.
+// Formats are the values of --output. CSV is for tables only.
 const (
 	Text = "text"
 	JSON = "json"
+	CSV  = "csv"
 )
 
-// CheckFormat fails for anything but the values of --output.
-func CheckFormat(format string) error {
-	if format != Text && format != JSON {
-		return fmt.Errorf("-o %q is unknown; use %s or %s", format, Text, JSON)
+// CheckFormat fails for anything but the values of --output: text, JSON, and what a command has besides.
+func CheckFormat(format string, more ...string) error {
+	known := append([]string{Text, JSON}, more...)
+	if !slices.Contains(known, format) {
+		return fmt.Errorf("-o %q is unknown; use %s or %s", format, strings.Join(known[:len(known)-1], ", "), known[len(known)-1])
 	}
 	return nil
 }
@@ -36,6 +39,16 @@ const longestText = 2000
 // Clean returns a text of others on one line, cut, and without anything that a terminal could take for a command.
 func Clean(text string) string {
 	return Cut(strings.TrimSpace(finding.OneLine(strings.ToValidUTF8(text, "�"))), longestText)
+}
+
+// Cell returns a text of others for a table that a spreadsheet may open, with an apostrophe before it if that would take it for a formula,
+// which could run a program of whoever opens it.
+func Cell(text string) string {
+	text = Clean(text)
+	if first, _ := utf8.DecodeRuneInString(text); text != "" && strings.ContainsRune("=+-@＝＋－＠", first) {
+		return "'" + text
+	}
+	return text
 }
 
 // Cut returns the beginning of a text, of at most so many characters, the last of which is "…" if something is missing.

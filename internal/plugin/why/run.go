@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
@@ -29,12 +30,18 @@ type Options struct {
 	Namespace  string
 	Everywhere bool
 	Format     string
+	// Ledger finds the ledger of jobs, which knows those whose runners are gone; nil if it is not to be asked.
+	Ledger Opener
 }
+
+// Opener finds the ledger of jobs.
+type Opener func(context.Context) (*ledger.Ledger, error)
 
 // answer is the document in JSON.
 type answer struct {
 	Jobs   []Story           `json:"jobs"`
 	Unread map[string]string `json:"notRead,omitempty"`
+	Ledger past              `json:"ledger,omitzero"`
 	Note   string            `json:"note,omitempty"`
 }
 
@@ -49,21 +56,25 @@ func Run(ctx context.Context, cluster snapshot.Cluster, asked string, options Op
 	if err != nil {
 		return fmt.Errorf("ask the API server at %s: %w", cluster.Host, err)
 	}
+	known := g.forgotten(ctx, options.Ledger)
 	now := time.Now()
-	told := answer{Jobs: []Story{}, Unread: map[string]string{}, Note: subject.Note}
+	told := answer{Jobs: []Story{}, Unread: map[string]string{}, Ledger: *known, Note: subject.Note}
 	for _, f := range g.facts {
 		told.Jobs = append(told.Jobs, tell(f, now))
+	}
+	for i := range known.jobs {
+		told.Jobs = append(told.Jobs, recall(&known.jobs[i], known.Where, now))
 	}
 	for what, err := range g.unread {
 		told.Unread[what] = output.Clean(err.Error())
 	}
 	if len(told.Jobs) == 0 {
-		return g.notFound(asked)
+		return g.notFound(asked, known)
 	}
 	if options.Format == output.JSON {
 		err = output.WriteJSON(to, told, true)
 	} else {
-		_, err = io.WriteString(to, text(told.Jobs, g.unread, subject.Note))
+		_, err = io.WriteString(to, text(told.Jobs, subject.Note, unreadText(g.unread), known.note()))
 	}
 	if err == nil && slices.ContainsFunc(told.Jobs, func(s Story) bool { return s.acts }) {
 		err = finding.ErrProblems
@@ -72,10 +83,10 @@ func Run(ctx context.Context, cluster snapshot.Cluster, asked string, options Op
 }
 
 // notFound returns the error if nothing was found, or why nothing could be.
-func (g *gathering) notFound(asked string) error {
+func (g *gathering) notFound(asked string, known *past) error {
 	runners, pods := g.unread["EphemeralRunners"], g.unread["Pods"]
 	if runners != nil && pods != nil {
-		return fmt.Errorf("neither runners nor pods can be read in %s: %w", g.where(), runners)
+		return fmt.Errorf("neither runners nor pods can be read in %s: %w; %s", g.where(), runners, known.nothing())
 	}
 	message := fmt.Sprintf("Nothing is there of %s in %s: no runner, no pod, and no job that a listener knows to wait.", output.Clean(asked), g.where())
 	if g.foreign {
@@ -84,7 +95,7 @@ func (g *gathering) notFound(asked string) error {
 	if unread := unreadText(g.unread); unread != "" {
 		message += " " + unread
 	}
-	return &NotFoundError{message + " A runner is removed when its job is done. If the job still waits on GitHub, kubectl harrier doctor -A says why scale sets take none."}
+	return &NotFoundError{message + " A runner is removed when its job is done. " + known.nothing() + " If the job still waits on GitHub, kubectl harrier doctor -A says why scale sets take none."}
 }
 
 // unreadText says what could not be read, "" if all could.
@@ -104,7 +115,7 @@ func unreadText(unread map[string]error) string {
 }
 
 // text returns the stories for people.
-func text(stories []Story, unread map[string]error, note string) string {
+func text(stories []Story, notes ...string) string {
 	var text strings.Builder
 	for i := range stories {
 		if i > 0 {
@@ -112,9 +123,9 @@ func text(stories []Story, unread map[string]error, note string) string {
 		}
 		stories[i].write(&text)
 	}
-	for _, line := range []string{note, unreadText(unread)} {
-		if line != "" {
-			text.WriteString("\n" + line + "\n")
+	for _, note := range notes {
+		if note != "" {
+			text.WriteString("\n" + output.Clean(note) + "\n")
 		}
 	}
 	return text.String()
@@ -125,10 +136,14 @@ func (s *Story) write(to io.Writer) {
 	line := func(label, format string, values ...any) {
 		fmt.Fprintf(to, "  %-9s %s\n", label, output.Clean(fmt.Sprintf(format, values...)))
 	}
-	fmt.Fprintln(to, output.Clean(s.headline()))
-	if s.Page != "" {
-		line("Page", "%s", s.Page)
+	known := func(label, text string) {
+		if text != "" {
+			line(label, "%s", text)
+		}
 	}
+	fmt.Fprintln(to, output.Clean(s.headline()))
+	known("Known", s.From)
+	known("Page", s.Page)
 	if s.Job.Workflow != "" || s.Job.Event != "" {
 		line("Workflow", "%s, started by %s", cmp.Or(s.Job.Workflow, "unknown"), cmp.Or(s.Job.Event, "an unknown event"))
 	}
@@ -156,11 +171,12 @@ func (s *Story) write(to io.Writer) {
 	if s.Result != "" {
 		line("Result", "%s%s", s.Result, s.finished())
 	}
+	known("Size", s.Usage)
 	if s.Reason != "" {
 		line("Cause", "%s: %s", s.Reason, cmp.Or(s.Message, "no message"))
 	}
 	if s.Rerun != nil {
-		line("Run again", "%s since %s %s", s.Rerun.State, s.Rerun.Since.UTC().Format(time.RFC3339), s.Rerun.Message)
+		line("Run again", "%s%s %s", s.Rerun.State, dated(" since ", s.Rerun.Since.Time), s.Rerun.Message)
 	}
 	for _, step := range s.Next {
 		line("Next", "%s: %s", step.Who, step.Do)
@@ -232,11 +248,16 @@ var phaseMeanings = map[string]string{
 	"started":     "the runner, until it had the job from GitHub",
 }
 
-func (s *Story) finished() string {
-	if s.FinishedAt.IsZero() {
+// dated returns a time with a word before it, nothing if nobody knows it.
+func dated(word string, at time.Time) string {
+	if at.IsZero() {
 		return ""
 	}
-	at := " at " + s.FinishedAt.UTC().Format(time.RFC3339)
+	return word + at.UTC().Format(time.RFC3339)
+}
+
+func (s *Story) finished() string {
+	at := dated(" at ", s.FinishedAt)
 	for _, phase := range s.Phases {
 		if phase.Name == "started" && s.FinishedAt.After(phase.At) {
 			return at + ", after " + output.Duration(s.FinishedAt.Sub(phase.At))

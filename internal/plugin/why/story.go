@@ -49,7 +49,9 @@ type Story struct {
 	Namespace string `json:"namespace"`
 	ScaleSet  string `json:"scaleSet,omitempty"`
 	Runner    string `json:"runner,omitempty"`
-	Job       Job    `json:"job,omitzero"`
+	// From says that the cluster has forgotten it, and which ledger knows it; empty for what the cluster knows.
+	From string `json:"known,omitempty"`
+	Job  Job    `json:"job,omitzero"`
 	// Page is the address of the workflow run on GitHub.
 	Page string `json:"page,omitempty"`
 	// Node and Image are where and what the runner's container was.
@@ -66,7 +68,9 @@ type Story struct {
 	Message string `json:"message,omitempty"`
 	// Rerun is what becomes of a lost job.
 	Rerun *v1alpha1.RerunStatus `json:"rerun,omitempty"`
-	Next  []Step                `json:"next,omitempty"`
+	// Usage says what the job requested and used, as far as the ledger knows.
+	Usage string `json:"usage,omitempty"`
+	Next  []Step `json:"next,omitempty"`
 	// Events are Kubernetes' about the runner and its pod, the newest last.
 	Events []string `json:"events,omitempty"`
 
@@ -281,7 +285,7 @@ func (s *Story) afterLoss() []Step {
 	case v1alpha1.RerunDone:
 		return []Step{{causes.Nobody.String(), fmt.Sprintf("it runs again in attempt %d of the workflow run", s.Rerun.Attempt)}}
 	case v1alpha1.RerunGivenUp:
-		return []Step{{author, again + "; it is not run again by itself: " + s.Rerun.Message}}
+		return []Step{{author, again + "; it is not run again by itself: " + cmp.Or(s.Rerun.Message, "that was given up")}}
 	}
 	return []Step{{causes.Nobody.String(), "it is run again when the workflow run has ended, unless its author does that or cancels the run"}}
 }

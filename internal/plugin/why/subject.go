@@ -1,7 +1,8 @@
 // Package why tells what became of a job, and why it waits or was lost: from runners, pods, Events and the jobs that listeners know to wait,
-// as far as the caller may read them.
+// as far as the caller may read them, and of jobs whose runners are gone from the ledger, if it can be asked.
 //
-//	subject ─▶ gather (API server) ─▶ facts ─▶ tell (pure) ─▶ stories ─▶ text or JSON
+//	subject ─▶ gather (API server) ─▶ facts ─▶ tell (pure) ─┐
+//	       ─▶ forgotten (ledger) ─▶ jobs ─▶ recall (pure) ─┴▶ stories ─▶ text or JSON
 package why
 
 import (

@@ -1,0 +1,159 @@
+// Package ledger asks the ledger of jobs, `manager history`, over its API: at an address that the user names, or at the
+// chart's Service, which is found by its labels, through the API server's proxy. Nothing that it answers is trusted: it
+// is bounded in size and time, and who shows it cleans it.
+//
+//	find (a Service, or an address) ─▶ ask (one table, a time and a filter) ─▶ rows
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// longestAnswer is more than the ledger takes: it gives up after 20 s.
+	longestAnswer = 30 * time.Second
+	// largestAnswer is more than a table has: at most 1,000 rows, of some kilobytes each if all names are as long as
+	// they may be.
+	largestAnswer = 16 << 20
+	// largestRefusal is how much of an answer is read that is no table.
+	largestRefusal = 64 << 10
+)
+
+// Ledger is one that can be asked.
+type Ledger struct {
+	// Where says where it is, for messages.
+	Where  string
+	client *http.Client
+	base   *url.URL
+	// proxied is whose proxy leads to it, empty if it is at an address of its own.
+	proxied string
+}
+
+// Jobs returns the jobs that a filter chooses, the youngest first, and whether there are more than the ledger returns
+// at a time.
+func (l *Ledger) Jobs(ctx context.Context, filter url.Values) (jobs []Job, more bool, err error) {
+	page := struct {
+		Jobs []Job
+		Next string
+	}{}
+	err = l.ask(ctx, "jobs", filter, &page)
+	return page.Jobs, page.Next != "", err
+}
+
+// Usage returns what jobs that have finished come to, the largest cost or run time first.
+func (l *Ledger) Usage(ctx context.Context, filter url.Values) (usage []Usage, err error) {
+	err = l.ask(ctx, "usage", filter, &usage)
+	return usage, err
+}
+
+// Sizes returns what jobs use of what they request, the largest saving first.
+func (l *Ledger) Sizes(ctx context.Context, filter url.Values) (sizes []Size, err error) {
+	err = l.ask(ctx, "sizes", filter, &sizes)
+	return sizes, err
+}
+
+// Gaps returns the times in which no ledger looked.
+func (l *Ledger) Gaps(ctx context.Context, filter url.Values) (gaps []Gap, err error) {
+	err = l.ask(ctx, "gaps", filter, &gaps)
+	return gaps, err
+}
+
+// ask reads a table. Its error says what is in the way, and whose step is next.
+func (l *Ledger) ask(ctx context.Context, table string, filter url.Values, into any) error {
+	ctx, stop := context.WithTimeout(ctx, longestAnswer)
+	defer stop()
+	address := l.base.JoinPath("api/v1", table)
+	address.RawQuery = filter.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return fmt.Errorf("ask the ledger at %s: %w", l.Where, err)
+	}
+	request.Header.Set("Accept", "application/json")
+	answer, err := l.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask the ledger at %s: %w; %s", l.Where, err, l.reach())
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return l.refusal(answer)
+	}
+	sent := answer.Header.Get("Content-Type")
+	if kind, _, err := mime.ParseMediaType(sent); err != nil || kind != "application/json" {
+		return fmt.Errorf("what answers at %s is no ledger of jobs: it sends %q; %s", l.Where, sent, l.reach())
+	}
+	body := &io.LimitedReader{R: answer.Body, N: largestAnswer + 1}
+	switch err := json.NewDecoder(body).Decode(into); {
+	case body.N == 0:
+		return fmt.Errorf("the ledger at %s answers with more than %d MiB; ask for less time, or choose a repository or "+
+			"scale set", l.Where, largestAnswer>>20)
+	case err != nil:
+		return fmt.Errorf("read the answer of the ledger at %s: %w", l.Where, err)
+	}
+	return nil
+}
+
+// reach is the next step if there is no answer.
+func (l *Ledger) reach() string {
+	if l.proxied != "" {
+		return portForward(l.proxied)
+	}
+	return "check --history-url: it is the address of the page, such as http://localhost:8090 with kubectl port-forward"
+}
+
+// portForward is the way that needs no proxy.
+func portForward(service string) string {
+	return fmt.Sprintf("another way is kubectl port-forward %s 8090:80 with --history-url http://localhost:8090", service)
+}
+
+// askForRole is the next step of whoever may not ask.
+const askForRole = "ask the cluster's administrator for the Role harrier-history in docs/kubectl-harrier.md"
+
+// refusal returns what an answer means that has no table: the ledger's own words, or those of what stands before it.
+func (l *Ledger) refusal(answer *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(answer.Body, largestRefusal))
+	if err != nil {
+		return fmt.Errorf("read the answer of the ledger at %s: %w", l.Where, err)
+	}
+	var said struct{ Error string }
+	if json.Unmarshal(body, &said) == nil && said.Error != "" {
+		return fmt.Errorf("the ledger at %s answers: %s", l.Where, said.Error)
+	}
+	status := metav1.Status{}
+	if l.proxied != "" && json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
+		return l.proxyRefusal(&apierrors.StatusError{ErrStatus: status})
+	}
+	switch code := answer.StatusCode; {
+	case code == http.StatusUnauthorized:
+		return fmt.Errorf("something before the ledger at %s asks who comes; put a name and a password into the address, "+
+			"or use kubectl port-forward", l.Where)
+	case code >= 300 && code < 400:
+		return fmt.Errorf("something before the ledger at %s sends on to %s, which may be a login; name the address itself, "+
+			"or use kubectl port-forward", l.Where, answer.Header.Get("Location"))
+	}
+	return fmt.Errorf("the ledger at %s answers with %s; %s", l.Where, answer.Status, l.reach())
+}
+
+// proxyRefusal returns what the API server says in place of the ledger.
+func (l *Ledger) proxyRefusal(err error) error {
+	var refused apierrors.APIStatus
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fmt.Errorf("ask %s through the API server: %w; %s; %s", l.Where, err, askForRole, portForward(l.proxied))
+	case apierrors.IsServiceUnavailable(err), errors.As(err, &refused) && refused.Status().Code >= 500:
+		return fmt.Errorf("the API server does not reach %s: %w; the cluster's administrator finds out whether its pod is "+
+			"ready, and whether a NetworkPolicy keeps the API server out (networkPolicy.metricsFrom of the controller's chart); %s",
+			l.Where, err, portForward(l.proxied))
+	}
+	return fmt.Errorf("ask %s through the API server: %w", l.Where, err)
+}

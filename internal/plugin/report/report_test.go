@@ -1,0 +1,190 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/plugin/report"
+)
+
+// answers are what a ledger says to each table; its address is told to asked.
+func asking(t *testing.T, answers map[string]string, options report.Options) (said, notes string, asked []string, err error) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.String())
+		w.Header().Set("Content-Type", "application/json")
+		answer, known := answers[strings.TrimPrefix(r.URL.Path, "/api/v1/")]
+		if !known {
+			answer = "[]"
+		}
+		if strings.HasPrefix(answer, `{"error"`) {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer s.Close()
+	from, err := ledger.At(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from.Where = "LEDGER"
+	var out, errs bytes.Buffer
+	err = report.Run(t.Context(), from, options, &out, &errs)
+	return out.String(), errs.String(), asked, err
+}
+
+const usage = `[
+{"repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","jobs":120,"succeeded":100,"failed":12,"canceled":5,"lost":3,"runHours":60.25,"cpuHoursRequested":241,"gibHoursRequested":482,
+ "cpuHoursUsed":70.5,"jobsWithKnownUsage":110,"waits":{"assigned":2,"created":1,"registered":1,"placed":60,"imagePulled":20,"containerUp":0,"started":6},"jobsWithKnownWait":100,"cost":9.4},
+{"repository":"acme/lib","workflow":"acme/shared/.github/workflows/go.yml","jobs":30,"succeeded":30,"failed":0,"canceled":0,"lost":0,"runHours":1,"cpuHoursRequested":1,"gibHoursRequested":2,
+ "cpuHoursUsed":0,"jobsWithKnownUsage":0,"jobsWithKnownWait":0,"cost":0.039}]`
+
+func TestUsageForPeople(t *testing.T) {
+	said, _, asked, err := asking(t, map[string]string{"usage": usage}, report.Options{By: "workflow", Since: "30d", Format: output.Text})
+	const want = `Jobs that have finished since 30d ago, from the ledger at LEDGER:
+
+REPOSITORY  WORKFLOW                              JOBS  FAILED  LOST  HOURS  CPU HOURS  GIB HOURS     WAIT  LONGEST  COST
+acme/app    ci.yml                                 120      12     3   60.2      241.0      482.0    1m30s   placed  9.40
+acme/lib    acme/shared/.github/workflows/go.yml    30       0     0    1.0        1.0        2.0  unknown        -  0.04
+Total                                              150      12     3   61.2      242.0      484.0    1m30s   placed  9.44
+
+Of 50 of 150 jobs it is not known what they waited for.
+`
+	if diff := cmp.Diff(want, said); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"/api/v1/usage?by=workflow&from=30d", "/api/v1/gaps?from=30d"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+// Each group has the columns of what it adds up by, and without prices there is no column of costs.
+func TestGroups(t *testing.T) {
+	rows := `[{"cluster":"c","namespace":"n","set":"linux","repository":"acme/app","workflow":"w","name":"build","day":"2026-03-04T00:00:00Z","jobs":1,"runHours":1}]`
+	for by, head := range map[string]string{"repository": "REPOSITORY  JOBS", "workflow": "REPOSITORY  WORKFLOW  JOBS", "job": "REPOSITORY  WORKFLOW  JOB    JOBS", "set": "NAMESPACE  SCALE SET  JOBS", "day": "DAY         JOBS"} {
+		said, _, _, err := asking(t, map[string]string{"usage": rows}, report.Options{By: by, Format: output.Text})
+		if err != nil || !strings.Contains(said, "\n"+head) || strings.Contains(said, "COST") || !strings.Contains(said, "no prices are set: history.prices") {
+			t.Errorf("by %s, %v:\n%s", by, err, said)
+		}
+		if table, _, _, _ := asking(t, map[string]string{"usage": rows}, report.Options{By: by, Format: output.CSV}); !strings.Contains(table, ",cost\n") {
+			t.Errorf("by %s:\n%s", by, table)
+		}
+	}
+	if len(report.Groups) != 5 {
+		t.Errorf("groups are %v", report.Groups)
+	}
+}
+
+const sizes = `[
+{"cluster":"c","namespace":"n","set":"linux","repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","name":"build","jobs":120,"measured":118,"runHours":60,
+ "cpuRequestMillis":4000,"memoryRequestBytes":8589934592,"peakMemoryBytesP95":3328599655,"cpuAverageMillisP95":1250,"throttledPercentP95":0,"saving":12.345},
+{"cluster":"c","namespace":"n","set":"linux","repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","name":"lint","jobs":10,"measured":10,"runHours":1,
+ "cpuRequestMillis":500,"memoryRequestBytes":0,"peakMemoryBytesP95":0,"cpuAverageMillisP95":900,"throttledPercentP95":40,"saving":-0.5},
+{"cluster":"c","namespace":"n","set":"arm","repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","name":"arm","jobs":3,"measured":0,"runHours":1,
+ "cpuRequestMillis":1000,"memoryRequestBytes":1073741824,"saving":0}]`
+
+func TestRightSizingForPeople(t *testing.T) {
+	said, _, asked, err := asking(t, map[string]string{"sizes": sizes}, report.Options{By: "repository", RightSizing: true, Since: "2026-03-04T12:00:00Z", Set: "linux", Format: output.Text})
+	const want = `What jobs that have finished use of what they request since 2026-03-04T12:00:00Z, from the ledger at LEDGER:
+
+REPOSITORY  WORKFLOW  JOB    SCALE SET  RUNS  KNOWN   CPU      P95  MEMORY      P95  THROTTLED   SAVING
+acme/app    ci.yml    build  linux       120    118     4    1250m     8Gi   3175Mi         0%    12.35
+acme/app    ci.yml    lint   linux        10     10  500m     900m    none  unknown        40%    -0.50
+acme/app    ci.yml    arm    arm           3      0     1  unknown     1Gi  unknown    unknown  unknown
+
+Unknown: runs in n/arm have left no figures. Whoever installs a scale set gets them with feedback.jobLog: true; jobs in pods of their own (containerMode kubernetes) and lost jobs leave none.
+
+P95: of 100 runs 95 use no more, on average of CPU and at the peak of memory. A request as large as that fits; nothing is changed here.
+`
+	if diff := cmp.Diff(want, said); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if asked[0] != "/api/v1/sizes?from=2026-03-04T12%3A00%3A00Z&set=linux" {
+		t.Errorf("asked %v", asked)
+	}
+	table, notes, _, err := asking(t, map[string]string{"sizes": sizes}, report.Options{RightSizing: true, Format: output.CSV})
+	lines, failed := csv.NewReader(strings.NewReader(table)).ReadAll()
+	if err != nil || failed != nil || len(lines) != 4 || strings.Join(lines[3], ",") != "c,acme/app,acme/app/.github/workflows/ci.yml,arm,n,arm,3,0,1,1000,,1073741824,,," || !strings.Contains(notes, "feedback.jobLog") {
+		t.Errorf("%v, %v: %s\n%s", err, failed, table, notes)
+	}
+}
+
+// What is missing is said: no jobs at all, more rows than are told, times in which no ledger looked.
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	many := "[" + strings.Repeat(`{"repository":"r","jobs":1},`, 999) + `{"repository":"r","jobs":1}]`
+	gaps := `[{"cluster":"c","from":"2026-03-04T10:00:00Z","to":"2026-03-04T12:05:00Z","reason":"Stopped"},{"cluster":"c","from":"2026-03-04T13:00:00Z","to":"2026-03-04T13:00:30Z","reason":"Overflow"}]`
+	for name, test := range map[string]struct {
+		answers map[string]string
+		want    string
+	}{
+		"nothing": {nil, "No jobs.\n\n-n names the namespace of runners; the ledger itself is found by --history-namespace.\n"},
+		"many":    {map[string]string{"usage": many}, "These are the largest 1000 only;"},
+		"gaps":    {map[string]string{"gaps": gaps}, "No ledger looked for 2h05m in all (2 gaps: Overflow, Stopped)."},
+		"no gaps": {map[string]string{"gaps": `{"error":"the database is away"}`}, "Whether a ledger looked all the time is not known: the ledger at LEDGER answers: the database is away"},
+	} {
+		said, _, _, err := asking(t, test.answers, report.Options{By: "repository", Namespace: "n", Format: output.Text})
+		if err != nil || !strings.Contains(said, test.want) {
+			t.Errorf("%s: %v:\n%.2000s", name, err, said)
+		}
+		said, _, _, err = asking(t, test.answers, report.Options{By: "repository", Namespace: "n", Format: output.JSON})
+		document := struct {
+			Rows  []ledger.Usage
+			Notes []string
+		}{}
+		if failed := json.Unmarshal([]byte(said), &document); err != nil || failed != nil || document.Rows == nil || len(document.Notes) == 0 {
+			t.Errorf("%s: %v, %v: %.500s", name, err, failed, said)
+		}
+	}
+	if _, _, _, err := asking(t, map[string]string{"usage": `{"error":"from is \"x\": it must be a time"}`}, report.Options{By: "repository"}); err == nil || !strings.Contains(err.Error(), "must be a time") {
+		t.Errorf("a wrong time: %v", err)
+	}
+}
+
+// What workflows name things is text on a terminal and in a spreadsheet, on one line; JSON has it as it is.
+func TestHostileNames(t *testing.T) {
+	for _, begin := range []string{"=", "+", "-", "@", "\t=", "\r@", " =", "＝", "\x1b]0;owned\x07=", "\u202e"} {
+		evil := begin + "HYPERLINK(\"http://evil\",1)\nTotal \u009b31m"
+		text, _ := json.Marshal(evil)
+		row := `[{"jobs":1,"measured":0,"saving":-1`
+		for _, field := range []string{"repository", "workflow", "name", "namespace", "set"} {
+			row += `,"` + field + `":` + string(text)
+		}
+		for _, options := range []report.Options{{By: "job"}, {By: "set"}, {RightSizing: true}} {
+			for _, options.Format = range []string{output.Text, output.CSV, output.JSON} {
+				said, notes, _, err := asking(t, map[string]string{"usage": row + "}]", "sizes": row + "}]"}, options)
+				if err != nil || strings.ContainsFunc(said+notes, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+					t.Errorf("%+v: %v: %q %q", options, err, said, notes)
+				}
+				if options.Format == output.CSV {
+					noFormulas(t, said)
+				} else if options.Format == output.Text && strings.Count(said, "\n") > 7 || !strings.Contains(said, "HYPERLINK") {
+					t.Errorf("a name has made a line of its own, or is missing: %s", said)
+				}
+			}
+		}
+	}
+}
+
+// noFormulas fails if a cell of the only row is one.
+func noFormulas(t *testing.T, table string) {
+	t.Helper()
+	lines, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	if err != nil || len(lines) != 2 {
+		t.Fatalf("%v: %s", err, table)
+	}
+	for _, cell := range lines[1] {
+		if strings.ContainsAny(cell[:min(1, len(cell))], "=+-@") || strings.HasPrefix(cell, "＝") {
+			t.Errorf("a cell is %q", cell)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// Package report tells who has used how much, and which jobs request more than they use, from what the ledger has added
+// up. It only tells: nothing is changed.
+//
+//	ledger ─▶ rows ─▶ columns (pure) ─▶ table, CSV or JSON
+package report
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
+)
+
+// Groups are what usage can be added up by.
+var Groups = []string{"repository", "workflow", "job", "set", "day"}
+
+// Options say what is asked, and how to answer.
+type Options struct {
+	// By is one of Groups. RightSizing tells what each job uses of its requests instead.
+	By          string
+	RightSizing bool
+	// Since is a time, or how long ago: 30d, 24h, 2026-03-04T12:00:00Z. The ledger reads it.
+	Since string
+	// What is empty chooses all.
+	Namespace, Set, Repository, Workflow string
+	Format                               string
+}
+
+// document is the answer in JSON.
+type document struct {
+	Ledger string `json:"ledger"`
+	Since  string `json:"since"`
+	By     string `json:"by,omitempty"`
+	Rows   any    `json:"rows"`
+	// Total is that of the rows.
+	Total *ledger.Usage `json:"total,omitempty"`
+	Notes []string      `json:"notes,omitempty"`
+}
+
+// mostRows is how many rows the ledger returns.
+const mostRows = 1000
+
+// Run asks the ledger, and tells the answer. What there is to say of a table in CSV goes to notes.
+func Run(ctx context.Context, from *ledger.Ledger, options Options, to, notes io.Writer) error {
+	filter := url.Values{}
+	for name, value := range map[string]string{
+		"from": options.Since, "namespace": options.Namespace, "set": options.Set,
+		"repository": options.Repository, "workflow": options.Workflow,
+	} {
+		if value != "" {
+			filter.Set(name, value)
+		}
+	}
+	told := document{Ledger: from.Where, Since: options.Since}
+	if options.RightSizing {
+		sizes, err := from.Sizes(ctx, filter)
+		if err != nil {
+			return err
+		}
+		told.Rows, told.Notes = orEmpty(sizes), sizeNotes(sizes)
+		told.Notes = append(told.Notes, notesBesides(ctx, from, options, len(sizes))...)
+		return write(to, notes, options.Format, &told, sizeTable(sizes))
+	}
+	filter.Set("by", options.By)
+	usage, err := from.Usage(ctx, filter)
+	if err != nil {
+		return err
+	}
+	total := totalOf(usage)
+	told.By, told.Rows, told.Total, told.Notes = options.By, orEmpty(usage), &total, usageNotes(&total)
+	told.Notes = append(told.Notes, notesBesides(ctx, from, options, len(usage))...)
+	return write(to, notes, options.Format, &told, usageTable(options.By, usage, total))
+}
+
+// write writes the answer in a format.
+func write[T any](to, notes io.Writer, format string, told *document, shown *table[T]) error {
+	switch format {
+	case output.JSON:
+		return output.WriteJSON(to, told, true)
+	case output.CSV:
+		for _, note := range told.Notes {
+			fmt.Fprintln(notes, output.Clean(note))
+		}
+		return shown.writeCSV(to)
+	}
+	return shown.write(to, told.heading(), told.Notes)
+}
+
+// orEmpty has JSON's empty list in the place of null.
+func orEmpty[T any](rows []T) []T { return append([]T{}, rows...) }
+
+// heading says what the table is.
+func (d *document) heading() string {
+	what := "Jobs that have finished"
+	if d.By == "" {
+		what = "What jobs that have finished use of what they request"
+	}
+	since := "since the ledger began"
+	if d.Since != "" {
+		since = "since " + d.Since
+		if _, err := time.Parse(time.RFC3339, d.Since); err != nil {
+			since += " ago"
+		}
+	}
+	return fmt.Sprintf("%s %s, from the ledger at %s:", what, since, d.Ledger)
+}
+
+// usageNotes says what the table can't.
+func usageNotes(total *ledger.Usage) (notes []string) {
+	if total.Jobs > 0 && total.Cost == 0 {
+		notes = append(notes, "There are no costs, because no prices are set: history.prices of the controller's chart.")
+	}
+	if unknown := total.Jobs - total.JobsWithKnownWait; total.JobsWithKnownWait > 0 && unknown > 0 {
+		notes = append(notes, fmt.Sprintf("Of %d of %d jobs it is not known what they waited for.", unknown, total.Jobs))
+	}
+	return notes
+}
+
+// notesBesides says what is to be known about any table: why it may be empty or short, and for how long no ledger
+// looked.
+func notesBesides(ctx context.Context, from *ledger.Ledger, options Options, rows int) (notes []string) {
+	switch {
+	case rows >= mostRows:
+		notes = append(notes, fmt.Sprintf("These are the largest %d only; choose a repository, workflow or scale set, or less "+
+			"time, for the others.", mostRows))
+	case rows == 0 && options.Namespace != "":
+		notes = append(notes, "-n names the namespace of runners; the ledger itself is found by --history-namespace.")
+	}
+	since := url.Values{}
+	if options.Since != "" {
+		since.Set("from", options.Since)
+	}
+	gaps, err := from.Gaps(ctx, since)
+	if err != nil {
+		return append(notes, "Whether a ledger looked all the time is not known: "+err.Error())
+	}
+	if len(gaps) == 0 {
+		return notes
+	}
+	var reasons []string
+	long := time.Duration(0)
+	for _, gap := range gaps {
+		reasons, long = append(reasons, gap.Reason), long+max(0, gap.To.Sub(gap.From))
+	}
+	slices.Sort(reasons)
+	return append(notes, fmt.Sprintf("No ledger looked for %s in all (%s: %s). Jobs that began and whose runners were gone "+
+		"within that time are missing.", output.Duration(long), finding.Counted(len(gaps), "gap", "gaps"),
+		strings.Join(slices.Compact(reasons), ", ")))
+}

@@ -1,0 +1,129 @@
+package report
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/plugin/ledger"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
+)
+
+// whose are the columns of names of each group.
+var whose = map[string][]column[ledger.Usage]{
+	"repository": {ofRepository},
+	"workflow":   {ofRepository, ofWorkflow},
+	"job":        {ofRepository, ofWorkflow, named("JOB", "name", jobName, jobName)},
+	"set": {
+		named("", "cluster", func(u *ledger.Usage) string { return u.Cluster }, jobName),
+		named("NAMESPACE", "namespace", namespace, namespace), named("SCALE SET", "set", set, set),
+	},
+	"day": {named("DAY", "day", day, day)},
+}
+
+var (
+	ofRepository = named("REPOSITORY", "repository", repository, repository)
+	ofWorkflow   = named("WORKFLOW", "workflow", func(u *ledger.Usage) string { return u.Workflow },
+		func(u *ledger.Usage) string { return shortWorkflow(u.Repository, u.Workflow) })
+)
+
+func repository(u *ledger.Usage) string { return u.Repository }
+func jobName(u *ledger.Usage) string    { return u.Name }
+func namespace(u *ledger.Usage) string  { return u.Namespace }
+func set(u *ledger.Usage) string        { return u.Set }
+func day(u *ledger.Usage) string        { return u.Day.Format(time.DateOnly) }
+
+// shortWorkflow returns the name of a workflow's file, or all of its path if it is another repository's.
+func shortWorkflow(repository, workflow string) string {
+	if file, own := strings.CutPrefix(workflow, repository+"/.github/workflows/"); own {
+		return file
+	}
+	return workflow
+}
+
+// usageTable is the table of usage, with its costs if there are prices.
+func usageTable(by string, usage []ledger.Usage, total ledger.Usage) *table[ledger.Usage] {
+	columns := append(slices.Clone(whose[by]),
+		count("JOBS", "jobs", func(u *ledger.Usage) int64 { return u.Jobs }),
+		count("", "succeeded", func(u *ledger.Usage) int64 { return u.Succeeded }),
+		count("FAILED", "failed", func(u *ledger.Usage) int64 { return u.Failed }),
+		count("", "canceled", func(u *ledger.Usage) int64 { return u.Canceled }),
+		count("LOST", "lost", func(u *ledger.Usage) int64 { return u.Lost }),
+		amount("HOURS", "runHours", 1, func(u *ledger.Usage) float64 { return u.RunHours }),
+		amount("CPU HOURS", "cpuHoursRequested", 1, func(u *ledger.Usage) float64 { return u.CPUHoursRequested }),
+		amount("GIB HOURS", "gibHoursRequested", 1, func(u *ledger.Usage) float64 { return u.GiBHoursRequested }),
+		amount("", "cpuHoursUsed", 1, func(u *ledger.Usage) float64 { return u.CPUHoursUsed }),
+		count("", "jobsWithKnownUsage", func(u *ledger.Usage) int64 { return u.JobsWithKnownUsage }),
+		column[ledger.Usage]{head: "WAIT", of: wait},
+		column[ledger.Usage]{head: "LONGEST", of: longestWait},
+		count("", "jobsWithKnownWait", func(u *ledger.Usage) int64 { return u.JobsWithKnownWait }),
+	)
+	for _, phase := range ledger.Phases {
+		seconds := func(u *ledger.Usage) (string, string) {
+			if u.JobsWithKnownWait == 0 {
+				return "", ""
+			}
+			return "", strconv.FormatFloat(u.Waits[phase], 'f', -1, 64)
+		}
+		columns = append(columns, column[ledger.Usage]{name: phase + "Seconds", of: seconds})
+	}
+	cost := amount("COST", "cost", 2, func(u *ledger.Usage) float64 { return u.Cost })
+	if total.Cost == 0 {
+		cost.head = ""
+	}
+	return &table[ledger.Usage]{columns: append(columns, cost), rows: usage, total: &total}
+}
+
+// wait is how long jobs waited in all, on average.
+func wait(u *ledger.Usage) (text, value string) {
+	if u.JobsWithKnownWait == 0 {
+		return "unknown", ""
+	}
+	seconds := 0.0
+	for _, of := range u.Waits {
+		seconds += of
+	}
+	return output.Duration(time.Duration(seconds * float64(time.Second))), ""
+}
+
+// longestWait is the phase that they waited for most.
+func longestWait(u *ledger.Usage) (text, value string) {
+	text, most := "-", 0.0
+	for _, phase := range ledger.Phases {
+		if u.Waits[phase] > most {
+			text, most = phase, u.Waits[phase]
+		}
+	}
+	return text, ""
+}
+
+// totalOf adds rows up.
+func totalOf(usage []ledger.Usage) (total ledger.Usage) {
+	seconds := map[string]float64{}
+	for i := range usage {
+		u := &usage[i]
+		total.Jobs += u.Jobs
+		total.Succeeded += u.Succeeded
+		total.Failed += u.Failed
+		total.Canceled += u.Canceled
+		total.Lost += u.Lost
+		total.RunHours += u.RunHours
+		total.CPUHoursRequested += u.CPUHoursRequested
+		total.GiBHoursRequested += u.GiBHoursRequested
+		total.CPUHoursUsed += u.CPUHoursUsed
+		total.JobsWithKnownUsage += u.JobsWithKnownUsage
+		total.JobsWithKnownWait += u.JobsWithKnownWait
+		total.Cost += u.Cost
+		for phase, average := range u.Waits {
+			seconds[phase] += average * float64(u.JobsWithKnownWait)
+		}
+	}
+	if total.JobsWithKnownWait > 0 {
+		total.Waits = map[string]float64{}
+		for phase, sum := range seconds {
+			total.Waits[phase] = sum / float64(total.JobsWithKnownWait)
+		}
+	}
+	return total
+}
