@@ -199,7 +199,7 @@ func TestAnswersThatAreNoTable(t *testing.T) {
 		"no right":               {403, "application/json", status(403, metav1.StatusReasonForbidden, "services \"h:http\" is forbidden"), "the Role harrier-history", "403 Forbidden; check --history-url"},
 		"no pod":                 {503, "application/json", status(503, metav1.StatusReasonServiceUnavailable, "no endpoints available"), "whether its pod is ready", "503 Service"},
 		"no way":                 {500, "application/json", status(500, metav1.StatusReasonInternalError, "dial tcp: i/o timeout"), "networkPolicy.metricsFrom", "500 Internal"},
-		"no Service":             {404, "application/json", status(404, metav1.StatusReasonNotFound, "services \"h\" not found"), "not found", "404 Not Found"},
+		"no Service":             {404, "application/json", status(404, metav1.StatusReasonNotFound, "services \"h\" not found"), "not found", "older than this plugin"},
 		"a login":                {302, "text/html", "", "may be a login", "https://login.example"},
 		"a password":             {401, "text/plain", "who?", "asks who comes", "asks who comes"},
 		"a page":                 {200, "text/html", "<html>", "no ledger of jobs", "check --history-url"},
