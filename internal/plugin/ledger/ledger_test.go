@@ -98,8 +98,12 @@ func TestRowsAreThoseOfTheAPI(t *testing.T) {
 		"usage?by=job": first(func() (any, error) { return from.Usage(t.Context(), url.Values{"by": {"job"}}) }()),
 		"usage?by=set": first(func() (any, error) { return from.Usage(t.Context(), url.Values{"by": {"set"}}) }()),
 		"usage?by=day": first(func() (any, error) { return from.Usage(t.Context(), url.Values{"by": {"day"}}) }()),
-		"sizes":        first(func() (any, error) { return from.Sizes(t.Context(), nil) }()),
-		"gaps":         first(func() (any, error) { return from.Gaps(t.Context(), nil) }()),
+		"waits?by=set": first(func() (any, error) {
+			waits, err := from.Waits(t.Context(), url.Values{"by": {"set"}})
+			return waits[:min(1, len(waits))], err
+		}()),
+		"sizes": first(func() (any, error) { return from.Sizes(t.Context(), nil) }()),
+		"gaps":  first(func() (any, error) { return from.Gaps(t.Context(), nil) }()),
 	} {
 		answer, err := s.Client().Get(s.URL + "/api/v1/" + path)
 		if err != nil {
