@@ -131,7 +131,8 @@ func TestTheLedgerRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// Where the chart's monitors are on, they find the ledger's metrics at the port of its pods, and only if there is a ledger.
+// Where the chart's monitors are on, they find the ledger's metrics at the port of its pods, and only if there is a
+// ledger.
 func TestMonitorsReadTheLedger(t *testing.T) {
 	t.Parallel()
 	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {

@@ -160,8 +160,8 @@ func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
 // usualImage is the last part of the name of GitHub's image for runners, and of its copies in other registries.
 var usualImage = regexp.MustCompile(`(^|/)actions-runner(:|@|$)`)
 
-// runner checks the runner's container. Without a command the usual image is a shell, which ends at once. Other images
-// may start the runner by themselves.
+// runner checks the runner's container. Without a command the usual image is a shell, which ends immediately. Other
+// images may start the runner by themselves.
 func (c *checks) runner(container *corev1.Container) {
 	c.require(container.Image != "", "NoImage", "the container named runner has no image",
 		"use ghcr.io/actions/actions-runner or an image based on it")
