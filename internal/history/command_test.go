@@ -58,10 +58,10 @@ func start(t *testing.T, options history.Options) (address string, stop func()) 
 	return "http://" + address, stop
 }
 
-// ask returns the jobs that the API has.
-func ask(t *testing.T, address string) (page ledger.Page) {
+// get returns what is at an address.
+func get(t *testing.T, address string) []byte {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/v1/jobs", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +71,17 @@ func ask(t *testing.T, address string) (page ledger.Page) {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err == nil {
-		err = json.Unmarshal(body, &page)
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// ask returns the jobs that the API has.
+func ask(t *testing.T, address string) (page ledger.Page) {
+	t.Helper()
+	body := get(t, address+"/api/v1/jobs")
+	if err := json.Unmarshal(body, &page); err != nil {
 		t.Fatalf("%v: %s", err, body)
 	}
 	return page
@@ -180,22 +187,7 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 	address, _ := start(t, history.Options{
 		Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
 	})
-	page := func() string {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/set?namespace=default&set=gpu", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(body)
-	}
+	page := func() string { return string(get(t, address+"/set?namespace=default&set=gpu")) }
 	g.Eventually(page).Should(gomega.And(gomega.ContainSubstring("gpu-1"), gomega.ContainSubstring("QuotaExceeded"),
 		gomega.ContainSubstring("train"), gomega.ContainSubstring("acme/app"),
 		// Why it doesn't grow: the reason, what a node has to offer, and what to do.

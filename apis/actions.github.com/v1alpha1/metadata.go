@@ -32,6 +32,9 @@ const (
 // Values of LabelPartOf and LabelComponent.
 const (
 	PartOfScaleSet = "gha-runner-scale-set"
+	// PartOfHarrier has what ARC's charts lack: ComponentHistory is the ledger of jobs.
+	PartOfHarrier    = "harrier"
+	ComponentHistory = "history"
 
 	ComponentListener  = "runner-scale-set-listener"
 	ComponentRunnerSet = "runner-set"

@@ -32,12 +32,6 @@ import (
 // PartOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
 const PartOfController = "gha-rs-controller"
 
-// partOfHarrier and componentHistory are the label values of the Deployment of the controller's chart that keeps the ledger of jobs.
-const (
-	partOfHarrier    = "harrier"
-	componentHistory = "history"
-)
-
 // atOnce is the maximum number of concurrent requests to the API server. A request takes some tens of milliseconds from a laptop:
 // fifty scale sets are checked in a second, without delaying the requests of others.
 const atOnce = 10
@@ -80,7 +74,7 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 
 // deployments reads what the controller's chart deploys.
 func (g *gathering) deployments(ctx context.Context) {
-	ours, err := labels.NewRequirement(v1alpha1.LabelPartOf, selection.In, []string{PartOfController, partOfHarrier})
+	ours, err := labels.NewRequirement(v1alpha1.LabelPartOf, selection.In, []string{PartOfController, v1alpha1.PartOfHarrier})
 	utilruntime.Must(err)
 	found := &appsv1.DeploymentList{}
 	g.read(ctx, found, "Deployments", client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*ours)})
@@ -88,7 +82,7 @@ func (g *gathering) deployments(ctx context.Context) {
 		switch {
 		case deployment.Labels[v1alpha1.LabelPartOf] == PartOfController:
 			g.Managers = append(g.Managers, deployment)
-		case deployment.Labels[v1alpha1.LabelComponent] == componentHistory:
+		case deployment.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentHistory:
 			g.Ledgers = append(g.Ledgers, deployment)
 		}
 	}

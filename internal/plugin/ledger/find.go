@@ -18,7 +18,7 @@ import (
 )
 
 // labels are those that the chart gives the ledger's Service.
-var labels = client.MatchingLabels{v1alpha1.LabelPartOf: "harrier", v1alpha1.LabelComponent: "history"}
+var labels = client.MatchingLabels{v1alpha1.LabelPartOf: v1alpha1.PartOfHarrier, v1alpha1.LabelComponent: v1alpha1.ComponentHistory}
 
 // port is the name of the port of the Service. The proxy wants it where there is a name, and RBAC sees it.
 const port = "http"
