@@ -136,7 +136,10 @@ func (l *leadership) write(
 	if l.isOver() {
 		return errLeaseLost
 	}
-	if err := send(ctx, record); err != nil {
+	// A renewal is not cut off when the manager stops: the API server may carry it out nevertheless, between the
+	// elector's read and its release, which then conflicts. The Lease would stay taken until it expires. The client's
+	// own time limit still applies.
+	if err := send(context.WithoutCancel(ctx), record); err != nil {
 		return l.explain(err)
 	}
 	l.renew(asked)

@@ -40,6 +40,8 @@ type memoryLock struct {
 	resourcelock.Interface
 	mu     sync.Mutex
 	record resourcelock.LeaderElectionRecord
+	// version counts the updates, and read is the one that was read or written last: updates of another conflict.
+	version, read int
 	// answer, if set, answers requests.
 	answer func(context.Context) error
 }
@@ -56,6 +58,9 @@ func (l *memoryLock) change(change func()) {
 }
 
 func (l *memoryLock) ask(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	var answer func(context.Context) error
 	l.change(func() { answer = l.answer })
 	if answer == nil {
@@ -69,7 +74,7 @@ func (l *memoryLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 		return nil, nil, err
 	}
 	var record resourcelock.LeaderElectionRecord
-	l.change(func() { record = l.record })
+	l.change(func() { record, l.read = l.record, l.version })
 	return &record, []byte(record.HolderIdentity + record.RenewTime.String()), nil
 }
 
@@ -81,7 +86,17 @@ func (l *memoryLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	if err := l.ask(ctx); err != nil {
 		return err
 	}
-	l.change(func() { l.record = record })
+	conflict := false
+	l.change(func() {
+		if conflict = l.read != l.version; conflict {
+			return
+		}
+		l.version++
+		l.record, l.read = record, l.version
+	})
+	if conflict {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "lease", errBroken)
+	}
 	return nil
 }
 
@@ -93,9 +108,11 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// elect runs client-go's elector with controller-runtime's settings, and returns when it leads.
-func elect(t *testing.T, lease *leadership) {
+// elect runs client-go's elector with controller-runtime's settings, and returns when it leads. It returns what stops
+// the elector.
+func elect(t *testing.T, lease *leadership) (stop func()) {
 	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	elected := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lease,
@@ -111,9 +128,46 @@ func elect(t *testing.T, lease *leadership) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { elector.Run(t.Context()) })
-	t.Cleanup(running.Wait)
+	running.Go(func() { elector.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
 	<-elected
+	return stop
+}
+
+// A renewal that is cut off may be carried out nevertheless, after the elector has read the Lease to release it.
+func TestALeaderThatStopsWhileItRenewsReleasesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := &memoryLock{}
+		stop := elect(t, newLeadership(lock, clock.RealClock{}))
+		renewing := make(chan struct{})
+		requests, cutOff := 0, false
+		lock.change(func() {
+			lock.answer = func(ctx context.Context) error {
+				requests++
+				switch requests {
+				case 1: // renews
+					close(renewing)
+					select {
+					case <-time.After(100 * time.Millisecond):
+					case <-ctx.Done():
+						cutOff = true
+					}
+					return ctx.Err()
+				case 3: // releases, after a read
+					if cutOff {
+						lock.change(func() { lock.version++ })
+					}
+				}
+				return nil
+			}
+		})
+		<-renewing
+		stop()
+		if requests == 0 || lock.record.HolderIdentity != "" {
+			t.Errorf("%q still holds the Lease after %d requests", lock.record.HolderIdentity, requests)
+		}
+	})
 }
 
 func TestALeaderThatCannotRenewEndsBeforeAnotherLeads(t *testing.T) {
