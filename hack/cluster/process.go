@@ -142,7 +142,7 @@ func (r recordedProcess) running() bool {
 	return err == nil && started == r.Started
 }
 
-// kill ends processes at once: their data is about to be deleted, so there is nothing for them to finish.
+// kill ends processes immediately: their data is about to be deleted, so there is nothing for them to finish.
 func kill(ctx context.Context, recorded []recordedProcess) error {
 	for _, process := range recorded {
 		if process.running() {

@@ -103,8 +103,8 @@ func (c *Cluster) awaitNode(ctx context.Context, client *kubernetes.Clientset) e
 	})
 }
 
-// await calls ask until it returns no error. It fails at the deadline with ask's last error, and at once if a component
-// has ended.
+// await calls ask until it returns no error. It fails at the deadline with ask's last error, and immediately if a
+// component has ended.
 func (c *Cluster) await(ctx context.Context, what string, limit time.Duration, ask func() error) error {
 	last := errors.New("not asked yet")
 	err := poll(ctx, limit, func() bool {

@@ -27,8 +27,8 @@ import (
 	"syscall"
 )
 
-var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… | push [-arch A,B] IMAGE " +
-	"(such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | " +
+var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… " +
+	"| push [-arch A,B] IMAGE (such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | " +
 	"publish DIRECTORY REGISTRY | certificates")
 
 // commands have limits for the arguments and the architectures that each takes.

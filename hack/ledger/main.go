@@ -130,6 +130,9 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 	usage := func(by ledger.By, filter ledger.Filter) func() error {
 		return func() error { _, err := l.UsageBy(ctx, by, filter, prices); return err }
 	}
+	waits := func(filter ledger.Filter) func() error {
+		return func() error { _, err := l.WaitsBy(ctx, "", filter); return err }
+	}
 	one := job(rows/2, now)
 	for _, question := range []struct {
 		name string
@@ -146,11 +149,15 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 		{"use by repository, 90 days", usage(ledger.ByRepository, ledger.Filter{From: ago(90)})},
 		{"use by workflow, 30 days", usage(ledger.ByWorkflow, ledger.Filter{From: ago(30)})},
 		{"use by day, 90 days", usage(ledger.ByDay, ledger.Filter{From: ago(90)})},
+		{"waits, a day", waits(ledger.Filter{From: ago(1)})},
+		{"waits, 7 days", waits(ledger.Filter{From: ago(7)})},
+		{"waits of a set, 7 days", waits(ledger.Filter{Namespace: "team-0", Set: "linux-0", From: ago(7)})},
 		{"sizes, 7 days", func() error { _, err := l.Sizes(ctx, ledger.Filter{From: ago(7)}, prices); return err }},
 		{"sizes, 30 days", func() error { _, err := l.Sizes(ctx, ledger.Filter{From: ago(30)}, prices); return err }},
 	} {
 		const times = 11
 		var took []time.Duration
+		used := cpu()
 		for range times {
 			began := time.Now()
 			if err := question.ask(); err != nil {
@@ -159,8 +166,8 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		fmt.Printf("%-36s %5.1f ms, at most %5.1f ms\n", question.name, milliseconds(took[times/2]),
-			milliseconds(took[times-1]))
+		fmt.Printf("%-36s %5.1f ms, at most %5.1f ms, with %5.1f ms of a CPU\n", question.name, milliseconds(took[times/2]),
+			milliseconds(took[times-1]), milliseconds((cpu()-used)/times))
 	}
 	return nil
 }

@@ -128,7 +128,8 @@ func (f *filler) autoscaler(kind string) map[string]any {
 		"capacityReservations": []any{map[string]any{"name": f.text(), "replicas": 1.0}},
 		"scheduledOverrides": []any{map[string]any{"startTime": "2026-01-02T03:04:05Z", "endTime": "2026-01-02T05:04:05Z",
 			"minReplicas": 1.0, "unknownToAll": f.text(),
-			"recurrenceRule": map[string]any{"frequency": "Daily", "untilTime": "2027-01-02T03:04:05Z", "unknownToAll": f.text()}}},
+			"recurrenceRule": map[string]any{"frequency": "Daily", "untilTime": "2027-01-02T03:04:05Z",
+				"unknownToAll": f.text()}}},
 		"githubAPICredentialsFrom": map[string]any{"secretRef": map[string]any{"name": f.text()}},
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Input that is made to be large when it is read ends with an answer, not with the memory.
+// Input that grows when it is read ends with an answer, not with the memory.
 func TestValidateHostileInput(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
@@ -32,8 +32,7 @@ func TestValidateHostileInput(t *testing.T) {
 	}
 }
 
-// Each rule that the schema of the kind has in CEL is a finding, and a single one: field by field, with a part of what
-// is said.
+// Each CEL rule in the schema of the kind gives a single finding: field by field, with a part of its message.
 func TestRulesOfTheKind(t *testing.T) {
 	const spec = "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}"
 	claim := func(more string) string { return "volumeClaimTemplates: [{metadata: {name: a}, spec: {" + more + "}}]" }
@@ -119,7 +118,7 @@ func TestValidateClaimsOfRunners(t *testing.T) {
 	}
 }
 
-// FuzzValidate looks for documents that end the program, or about which something is found without a word.
+// FuzzValidate looks for documents that end the program, or that have a finding without a message.
 func FuzzValidate(f *testing.F) {
 	for _, document := range []string{
 		"", plainValues, goodSet, listStart +

@@ -27,7 +27,7 @@ func listenerFor(namespace, name string, labels, spec types.NamespacedName) *v1a
 	}
 }
 
-// ignoredIn returns what the doctor says of listeners that are ignored.
+// ignoredIn returns the doctor's findings about ignored listeners.
 func ignoredIn(t *testing.T, namespace string, objects ...client.Object) (said []string) {
 	t.Helper()
 	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, objects...), namespace, "")
@@ -113,7 +113,8 @@ func TestALedgerIsNoManager(t *testing.T) {
 	manager := deployed("system", snapshot.PartOfController, "controller-manager")
 	all := append(objects(), manager, deployed("reports", "harrier", "history"), deployed("web", "harrier", "site"),
 		listenerFor("system", "linux-listener", set, set), listenerFor("reports", "steal", set, set))
-	if said := ignoredIn(t, "", all...); len(said) != 1 || !strings.Contains(said[0], "steal (no manager runs in this namespace)") {
+	if said := ignoredIn(t, "", all...); len(said) != 1 ||
+		!strings.Contains(said[0], "steal (no manager runs in this namespace)") {
 		t.Errorf("findings %q", said)
 	}
 	found, err := snapshot.Gather(t.Context(), cluster(t, allow, all...), "", "")

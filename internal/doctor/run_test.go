@@ -26,7 +26,8 @@ import (
 func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...client.Object) snapshot.Cluster {
 	t.Helper()
 	typeOf := func(object client.Object) []string { return []string{object.(*corev1.Event).Type} }
-	return snapshot.Cluster{Reader: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithIndex(&corev1.Event{}, "type", typeOf).WithInterceptorFuncs(interceptor.Funcs{
+	return snapshot.Cluster{Reader: fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+		WithObjects(objects...).WithIndex(&corev1.Event{}, "type", typeOf).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if err := refuse(list); err != nil {
 				return err

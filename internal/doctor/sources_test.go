@@ -11,12 +11,12 @@ import (
 
 const plainValues = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: gh\n"
 
-// indented is a text some spaces to the right, to be put below a key.
+// indented moves a text some spaces to the right, to be put below a key.
 func indented(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 }
 
-// said runs the command on files of one directory, of which arguments name some.
+// said runs the command on files of one directory. Arguments name some of them.
 func said(t *testing.T, files map[string]string, arguments ...string) (code int, output string) {
 	t.Helper()
 	directory := t.TempDir()
@@ -35,8 +35,8 @@ func said(t *testing.T, files map[string]string, arguments ...string) (code int,
 	return code, strings.ReplaceAll(written.String(), directory+"/", "")
 }
 
-// What stands below the charts' names or aliases in values of a parent chart is checked as their values, and the rest
-// is named.
+// What stands below the charts' names or aliases in values of a parent chart is checked as their values. The rest is
+// named.
 func TestValidateValuesOfAParentChart(t *testing.T) {
 	set := indented(plainValues)
 	for name, test := range map[string]struct {
@@ -226,7 +226,7 @@ func TestValidateTakesValuesOfTheCommandLineForAParentChart(t *testing.T) {
 	}
 }
 
-// What Helm says of values to nobody in particular is said of theirs, and the program's own log is left alone.
+// Helm's warnings about values are reported with the values' names, and the program's own log is left alone.
 func TestValidateTellsWhatHelmWarnsOf(t *testing.T) {
 	written := &bytes.Buffer{}
 	log.SetOutput(written)

@@ -1,6 +1,6 @@
-// Package dryrun says what the charts and the API server would say of values and objects, without a cluster: Helm's engine renders the charts that
-// are part of the program, and objects are checked as the API server checks them when it is asked to be strict. The doctor's command validate
-// is made of it.
+// Package dryrun answers what the charts and the API server would say of values and objects, without a cluster. Helm's
+// engine renders the charts that are part of the program, and objects are checked as a strict API server checks them.
+// The doctor's command validate is built on it.
 package dryrun
 
 import (
@@ -33,11 +33,11 @@ import (
 type Fault struct {
 	// Path leads to it, with dots and with indices in brackets. It is empty if the message says where it is.
 	Path string
-	// Message is what the chart or the API server says.
+	// Message is the chart's or the API server's text.
 	Message string
-	// Unknown: nobody knows a field of this name there. A chart refuses it; the API server drops it.
+	// Unknown: there is no field of this name at Path. A chart refuses it; the API server drops it.
 	Unknown bool
-	// Warning: nobody refuses it.
+	// Warning: neither the chart nor the API server refuses it.
 	Warning bool
 }
 
@@ -49,24 +49,25 @@ func (f Fault) String() string {
 	return f.Path + ": " + f.Message
 }
 
-// Release says how values would be installed.
+// Release names the installation of the values.
 type Release struct{ Name, Namespace string }
 
-// Rendered is what a chart makes of values.
+// Rendered has the result of rendering a chart with values.
 type Rendered struct {
 	// Objects are all but CustomResourceDefinitions, which values don't change.
 	Objects []map[string]any
-	// Notes are sentences about what is set and not used.
+	// Notes are sentences about values that are set but not used.
 	Notes []string
 }
 
-// Charts are read once: each has some 30 files.
+// Each chart is read a single time: it has some 30 files.
 var loaded = map[string]func() (*chartv2.Chart, error){
 	charts.ScaleSet:   sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.ScaleSet, unusedValues) }),
 	charts.Controller: sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.Controller, nil) }),
 }
 
-// unusedValues is one more template of the chart, which renders the sentences that NOTES.txt has among others.
+// unusedValues is an additional template of the chart. It renders only the sentences about unused values, which
+// NOTES.txt has among others.
 var unusedValues = &archive.BufferedFile{
 	Name: "templates/without-effect.json", Data: []byte(`{{ include "gha-runner-scale-set.without-effect" . }}`),
 }
@@ -94,8 +95,9 @@ func load(name string, more *archive.BufferedFile) (*chartv2.Chart, error) {
 	return loader.LoadFiles(content)
 }
 
-// Render renders a chart with values as an installation would. If the chart refuses them, it returns why: everything that its schema
-// refuses, or else the first thing that its templates do; and what Helm warns of in any case. It fails only if the chart itself is broken.
+// Render renders a chart with values as an installation would. If the chart refuses the values, Render returns the
+// faults: all that the schema refuses, or else the first one that its templates refuse. It returns Helm's warnings in
+// any case. It fails only if the chart itself is broken.
 func Render(chart string, values map[string]any, release Release) (*Rendered, []Fault, error) {
 	found, known := loaded[chart]
 	if !known {
@@ -121,10 +123,11 @@ func Render(chart string, values map[string]any, release Release) (*Rendered, []
 	return rendered, append(warnings, faults...), nil
 }
 
-// logging is held while the output of the log that all of the program shares is another one.
+// logging is held while the log, which the whole program shares, has another output.
 var logging sync.Mutex
 
-// warningsOf returns what a function of Helm's writes to the log, where nobody would know which values it is about.
+// warningsOf returns the lines that a function of Helm's writes to the log. There, nobody would know which values they
+// are about.
 func warningsOf(call func()) (warnings []Fault) {
 	logging.Lock()
 	defer logging.Unlock()
@@ -137,7 +140,10 @@ func warningsOf(call func()) (warnings []Fault) {
 	}()
 	call()
 	for line := range strings.Lines(written.String()) {
-		warnings = append(warnings, Fault{Message: "Helm: " + strings.TrimPrefix(strings.TrimSpace(line), "warning: "), Warning: true})
+		warnings = append(warnings, Fault{
+			Message: "Helm: " + strings.TrimPrefix(strings.TrimSpace(line), "warning: "),
+			Warning: true,
+		})
 	}
 	return warnings
 }
@@ -149,7 +155,8 @@ func capabilities() *common.Capabilities {
 	return ours
 }
 
-// execute runs the templates. What a template says before it ends the rendering is kept as it is said: Helm puts it into a text of its own.
+// execute runs the templates. The message with which a template ends the rendering is returned as it is: Helm would put
+// it into a text of its own.
 func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault) {
 	refusal := ""
 	functions := template.FuncMap{

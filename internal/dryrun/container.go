@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The part of the rules for pods that is about containers.
+// Rules for the containers of pods.
 
-// containerList is one of the lists of containers that a template has.
+// containerList is one of a template's lists of containers.
 type containerList struct {
 	name       string
 	containers []corev1.Container
@@ -45,33 +45,43 @@ func (t podSpec) checkContainers(at *field.Path) (refused field.ErrorList) {
 	return refused
 }
 
-// checkContainer checks what containers of all lists have.
+// checkContainer checks what containers of all lists have in common.
 func (t podSpec) checkContainer(container *corev1.Container, at *field.Path) (refused field.ErrorList) {
-	if !t.partial || !strings.HasPrefix(container.Name, "$") { // as container hooks name a job's
+	if !t.partial || !strings.HasPrefix(container.Name, "$") { // container hooks name the job's container so
 		refused = append(refused, invalid(at.Child("name"), container.Name, validation.IsDNS1123Label(container.Name))...)
 	}
 	switch {
 	case container.Image == "" && !t.partial:
 		refused = append(refused, field.Required(at.Child("image"), ""))
 	case container.Image != strings.TrimSpace(container.Image):
-		refused = append(refused, field.Invalid(at.Child("image"), container.Image, "must not have leading or trailing whitespace"))
+		refused = append(refused, field.Invalid(at.Child("image"), container.Image,
+			"must not have leading or trailing whitespace"))
 	}
-	refused = append(refused, oneOf(at.Child("imagePullPolicy"), container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	refused = append(refused, oneOf(at.Child("imagePullPolicy"), container.ImagePullPolicy, corev1.PullAlways,
+		corev1.PullIfNotPresent, corev1.PullNever)...)
 	refused = append(refused, oneOf(at.Child("terminationMessagePolicy"), container.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	refused = append(refused, checkPorts(container.Ports, at.Child("ports"))...)
 	refused = append(refused, checkVariables(container, at)...)
 	refused = append(refused, t.checkMounts(container, at.Child("volumeMounts"))...)
 	refused = append(refused, checkResources(&container.Resources, at.Child("resources"))...)
-	for name, probe := range map[string]*corev1.Probe{"livenessProbe": container.LivenessProbe, "readinessProbe": container.ReadinessProbe, "startupProbe": container.StartupProbe} {
+	for name, probe := range map[string]*corev1.Probe{
+		"livenessProbe":  container.LivenessProbe,
+		"readinessProbe": container.ReadinessProbe,
+		"startupProbe":   container.StartupProbe,
+	} {
 		if probe != nil {
 			refused = append(refused, checkProbe(name, probe, at.Child(name))...)
 		}
 	}
 	if container.Lifecycle != nil {
-		for name, handler := range map[string]*corev1.LifecycleHandler{"postStart": container.Lifecycle.PostStart, "preStop": container.Lifecycle.PreStop} {
+		for name, handler := range map[string]*corev1.LifecycleHandler{
+			"postStart": container.Lifecycle.PostStart,
+			"preStop":   container.Lifecycle.PreStop,
+		} {
 			if handler != nil {
-				refused = append(refused, checkHandler(handler.Exec, handler.HTTPGet, handler.TCPSocket, handler.Sleep != nil, at.Child("lifecycle", name))...)
+				refused = append(refused, checkHandler(handler.Exec, handler.HTTPGet, handler.TCPSocket, handler.Sleep != nil,
+					at.Child("lifecycle", name))...)
 			}
 		}
 	}
@@ -81,17 +91,20 @@ func (t podSpec) checkContainer(container *corev1.Container, at *field.Path) (re
 	return refused
 }
 
-// checkEndOfInit: what ends before the others start is neither watched nor told to stop.
+// checkEndOfInit refuses probes and hooks of a container that ends before the others start: nobody watches it or tells
+// it to stop.
 func checkEndOfInit(container *corev1.Container, at *field.Path) (refused field.ErrorList) {
 	if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return nil
 	}
 	for name, set := range map[string]bool{
-		"lifecycle": container.Lifecycle != nil, "livenessProbe": container.LivenessProbe != nil, "readinessProbe": container.ReadinessProbe != nil,
-		"startupProbe": container.StartupProbe != nil,
+		"lifecycle": container.Lifecycle != nil, "livenessProbe": container.LivenessProbe != nil,
+		"readinessProbe": container.ReadinessProbe != nil,
+		"startupProbe":   container.StartupProbe != nil,
 	} {
 		if set {
-			refused = append(refused, field.Forbidden(at.Child(name), "may not be set for init containers without restartPolicy=Always"))
+			refused = append(refused, field.Forbidden(at.Child(name),
+				"may not be set for init containers without restartPolicy=Always"))
 		}
 	}
 	return refused
@@ -108,11 +121,14 @@ func checkPorts(ports []corev1.ContainerPort, at *field.Path) (refused field.Err
 			}
 			names[port.Name] = true
 		}
-		refused = append(refused, invalid(at.Child("containerPort"), fmt.Sprint(port.ContainerPort), validation.IsValidPortNum(int(port.ContainerPort)))...)
+		refused = append(refused, invalid(at.Child("containerPort"), fmt.Sprint(port.ContainerPort),
+			validation.IsValidPortNum(int(port.ContainerPort)))...)
 		if port.HostPort != 0 {
-			refused = append(refused, invalid(at.Child("hostPort"), fmt.Sprint(port.HostPort), validation.IsValidPortNum(int(port.HostPort)))...)
+			refused = append(refused, invalid(at.Child("hostPort"), fmt.Sprint(port.HostPort),
+				validation.IsValidPortNum(int(port.HostPort)))...)
 		}
-		refused = append(refused, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+		refused = append(refused, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP,
+			corev1.ProtocolSCTP)...)
 	}
 	return refused
 }
@@ -149,9 +165,11 @@ func checkValueFrom(variable *corev1.EnvVar, at *field.Path) (refused field.Erro
 	from, sources := variable.ValueFrom, 0
 	if from.FieldRef != nil {
 		sources++
-		known := []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
-		old := from.FieldRef.FieldPath == "spec.host" // it is taken for spec.nodeName
-		if part, _, subscripted := strings.Cut(from.FieldRef.FieldPath, "["); !old && (!subscripted || part != "metadata.labels" && part != "metadata.annotations") {
+		known := []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+			"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
+		old := from.FieldRef.FieldPath == "spec.host" // the API server takes it for spec.nodeName
+		if part, _, subscripted := strings.Cut(from.FieldRef.FieldPath, "["); !old &&
+			(!subscripted || (part != "metadata.labels" && part != "metadata.annotations")) {
 			refused = append(refused, oneOf(at.Child("fieldRef", "fieldPath"), from.FieldRef.FieldPath, known...)...)
 		}
 	}
@@ -171,7 +189,8 @@ func checkValueFrom(variable *corev1.EnvVar, at *field.Path) (refused field.Erro
 	}
 	switch {
 	case sources == 0:
-		refused = append(refused, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"))
+		refused = append(refused, field.Invalid(at, "",
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"))
 	case variable.Value != "":
 		refused = append(refused, field.Invalid(at, "", "may not be specified when `value` is not empty"))
 	case sources > 1:
@@ -188,8 +207,8 @@ func checkKeyReference(name, key string, at *field.Path) field.ErrorList {
 	return append(refused, invalid(at.Child("key"), key, validation.IsConfigMapKey(key))...)
 }
 
-// checkResources checks names and amounts. A resource without a domain is Kubernetes' own, and there are few of them; of all others as much is
-// requested as is allowed.
+// checkResources checks names and amounts. A resource without a domain is one of Kubernetes' own few. Of a device,
+// requests must equal limits.
 func checkResources(resources *corev1.ResourceRequirements, at *field.Path) (refused field.ErrorList) {
 	for list, given := range map[string]corev1.ResourceList{"limits": resources.Limits, "requests": resources.Requests} {
 		for name, amount := range given {
@@ -205,9 +224,11 @@ func checkResources(resources *corev1.ResourceRequirements, at *field.Path) (ref
 		case !limited && isDevice(name):
 			refused = append(refused, field.Required(at, "Limit must be set for non overcommitable resources"))
 		case limited && isDevice(name) && amount.Cmp(limit) != 0:
-			refused = append(refused, field.Invalid(at, amount.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+			refused = append(refused, field.Invalid(at, amount.String(),
+				fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && amount.Cmp(limit) > 0:
-			refused = append(refused, field.Invalid(at, amount.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			refused = append(refused, field.Invalid(at, amount.String(),
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
 	return refused
@@ -228,10 +249,11 @@ func checkResource(name corev1.ResourceName, amount resource.Quantity, at *field
 }
 
 func isStandardResource(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// isDevice: it is counted in whole pieces, of which nobody has one that somebody else has.
+// isDevice: the resource is counted in whole pieces, and no two containers share one.
 func isDevice(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
@@ -239,7 +261,8 @@ func isDevice(name corev1.ResourceName) bool {
 func checkProbe(name string, probe *corev1.Probe, at *field.Path) (refused field.ErrorList) {
 	refused = checkHandler(probe.Exec, probe.HTTPGet, probe.TCPSocket, probe.GRPC != nil, at)
 	for name, seconds := range map[string]int32{
-		"initialDelaySeconds": probe.InitialDelaySeconds, "timeoutSeconds": probe.TimeoutSeconds, "periodSeconds": probe.PeriodSeconds,
+		"initialDelaySeconds": probe.InitialDelaySeconds, "timeoutSeconds": probe.TimeoutSeconds,
+		"periodSeconds":    probe.PeriodSeconds,
 		"successThreshold": probe.SuccessThreshold, "failureThreshold": probe.FailureThreshold,
 	} {
 		if seconds < 0 {
@@ -252,8 +275,11 @@ func checkProbe(name string, probe *corev1.Probe, at *field.Path) (refused field
 	return refused
 }
 
-// checkHandler checks that there is one way to look or to act. other says that there is one which isn't among the given.
-func checkHandler(exec *corev1.ExecAction, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction, other bool, at *field.Path) (refused field.ErrorList) {
+// checkHandler checks that there is exactly one way to look or to act. other: there is one that isn't among the
+// arguments.
+func checkHandler(
+	exec *corev1.ExecAction, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction, other bool, at *field.Path,
+) (refused field.ErrorList) {
 	ways := 0
 	for _, set := range []bool{exec != nil, get != nil, socket != nil, other} {
 		if set {
@@ -271,7 +297,8 @@ func checkHandler(exec *corev1.ExecAction, get *corev1.HTTPGetAction, socket *co
 	}
 	if get != nil {
 		refused = append(refused, checkPort(get.Port, at.Child("httpGet", "port"))...)
-		refused = append(refused, oneOf(at.Child("httpGet", "scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+		refused = append(refused, oneOf(at.Child("httpGet", "scheme"), get.Scheme, corev1.URISchemeHTTP,
+			corev1.URISchemeHTTPS)...)
 	}
 	if socket != nil {
 		refused = append(refused, checkPort(socket.Port, at.Child("tcpSocket", "port"))...)
@@ -292,26 +319,30 @@ func checkPrivileges(own *corev1.SecurityContext, at *field.Path) (refused field
 		return refused
 	}
 	if isPrivileged(own) {
-		refused = append(refused, field.Invalid(at, "", "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+		refused = append(refused, field.Invalid(at, "",
+			"cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 	}
 	if own.Capabilities != nil && slices.Contains(own.Capabilities.Add, "CAP_SYS_ADMIN") {
-		refused = append(refused, field.Invalid(at, "", "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+		refused = append(refused, field.Invalid(at, "",
+			"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 	}
 	return refused
 }
 
-// checkIdentity checks what pods and containers have alike.
+// checkIdentity checks what pods and containers have in common.
 func checkIdentity(at *field.Path, user, group *int64, seccomp *corev1.SeccompProfile) (refused field.ErrorList) {
 	refused = append(checkID(at.Child("runAsUser"), user), checkID(at.Child("runAsGroup"), group)...)
 	if seccomp == nil {
 		return refused
 	}
 	at = at.Child("seccompProfile")
-	refused = append(refused, oneOf(at.Child("type"), seccomp.Type, corev1.SeccompProfileTypeUnconfined, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeLocalhost)...)
+	refused = append(refused, oneOf(at.Child("type"), seccomp.Type, corev1.SeccompProfileTypeUnconfined,
+		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeLocalhost)...)
 	if file := seccomp.LocalhostProfile; seccomp.Type == corev1.SeccompProfileTypeLocalhost && file == nil {
 		refused = append(refused, field.Required(at.Child("localhostProfile"), "must be set when seccomp type is Localhost"))
 	} else if seccomp.Type != corev1.SeccompProfileTypeLocalhost && file != nil {
-		refused = append(refused, field.Invalid(at.Child("localhostProfile"), *file, "can only be set when seccomp type is Localhost"))
+		refused = append(refused, field.Invalid(at.Child("localhostProfile"), *file,
+			"can only be set when seccomp type is Localhost"))
 	}
 	return refused
 }

@@ -22,7 +22,7 @@ func read(t *testing.T, text string) map[string]any {
 	return values
 }
 
-// texts renders values of a scale set, and returns what is said of them and of what they render to.
+// texts renders values of a scale set, and returns all messages about them and about the rendered objects.
 func texts(t *testing.T, values map[string]any) (said []string) {
 	t.Helper()
 	rendered, faults, err := dryrun.Render(charts.ScaleSet, values, dryrun.Release{Name: "release", Namespace: "runners"})
@@ -46,7 +46,7 @@ func texts(t *testing.T, values map[string]any) (said []string) {
 
 const minimal = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: gh\n"
 
-// What is said of a field that the API server doesn't know.
+// dropped is the message about a field that the API server doesn't know.
 const dropped = "Kubernetes has no such field and drops it"
 
 // What the API server would drop or refuse is found at any depth, in all that the values render to.
@@ -68,16 +68,17 @@ func TestRenderedObjectsAreCheckedStrictly(t *testing.T) {
 	} {
 		said := texts(t, read(t, minimal+values))
 		found := slices.ContainsFunc(said, func(text string) bool { return want != "" && strings.Contains(text, want) })
-		if found != (want != "") || want == "" && len(said) > 0 {
+		if found != (want != "") || (want == "" && len(said) > 0) {
 			t.Errorf("%q: says %q, want %q", values, said, want)
 		}
 	}
 }
 
-// A place in an object is found in the values that the chart has made it of.
+// A path in an object is found in the values of which the chart has made the object.
 func TestPlacesInValues(t *testing.T) {
-	values := read(t, "template: {spec: {securityContext: {a: 1}, containers: [{name: x}, {name: y, securityContext: {a: 1, b: 2}}]}}\n"+
-		"podSecurityContext: {c: 1}\nsecurityContext: {d: 1}\ncontainerMode: {kubernetesModeWorkVolumeClaim: {resourcs: {}}}\ntls: {from: {name: a}}\n")
+	values := read(t,
+		"template: {spec: {securityContext: {a: 1}, containers: [{name: x}, {name: y, securityContext: {a: 1, b: 2}}]}}\n"+
+			"podSecurityContext: {c: 1}\nsecurityContext: {d: 1}\ncontainerMode: {kubernetesModeWorkVolumeClaim: {resourcs: {}}}\ntls: {from: {name: a}}\n")
 	for path, want := range map[string]string{
 		"spec.template.spec.securityContext.a":                           "template.spec.securityContext.a",
 		"spec.template.spec.containers[2].securityContext.b":             "template.spec.containers[1].securityContext.b",
@@ -106,7 +107,7 @@ func TestWhereFieldsBelong(t *testing.T) {
 		"containerMode.tpye":                                  "",
 		"":                                                    "",
 	} {
-		if got := dryrun.Belongs(charts.ScaleSet, path); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		if got := dryrun.Belongs(charts.ScaleSet, path); !strings.HasPrefix(got, want) || (want == "" && got != "") {
 			t.Errorf("%s belongs at %q, want %q", path, got, want)
 		}
 	}
@@ -135,12 +136,13 @@ func TestChartsAreWhole(t *testing.T) {
 	}
 }
 
-// FuzzRender looks for values that end the program, or that it refuses without a word.
+// FuzzRender looks for values that end the program, or that are refused without a message.
 func FuzzRender(f *testing.F) {
 	for _, values := range []string{
 		"", minimal, minimal + "template: {spec: {containers: [{name: runner, securityContext: 5}]}}", minimal + "template: {spec: null}",
 		minimal + "containerMode: {type: dind}\nproxy: {noProxy: a}", minimal + "resourceMeta: {ephemeralRunner: {labels: {a: [b]}}}", "template: []",
-		minimal + "keyVault: {type: azure_key_vault, azureKeyVault: {url: a, tenantId: b, clientId: c, certificatePath: d}}", "scaleset: {name: a}", "x-a: &a [1]\nx-b: [*a, *a]",
+		minimal + "keyVault: {type: azure_key_vault, azureKeyVault: {url: a, tenantId: b, clientId: c, certificatePath: d}}",
+		"scaleset: {name: a}", "x-a: &a [1]\nx-b: [*a, *a]",
 	} {
 		f.Add(values)
 	}

@@ -30,12 +30,12 @@ import (
 	"github.com/harrier-ci/harrier/charts"
 )
 
-// What the CustomResourceDefinition of the kind refuses, by the API server's own packages.
+// Checks by the CustomResourceDefinition of the kind, with the API server's own packages.
 
-// definition is what a CustomResourceDefinition says of its objects.
+// definition is the schema that a CustomResourceDefinition has for its objects.
 type definition struct {
 	schema *schema.Structural
-	// rules are those that the schema has in CEL.
+	// rules are the schema's rules in CEL.
 	rules *cel.Validator
 }
 
@@ -62,20 +62,22 @@ func checkSet(content []byte) ([]Fault, error) {
 			faults = append(faults, fault)
 		}
 	}
-	for _, path := range pruning.PruneWithOptions(given, kind.schema, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+	for _, path := range pruning.PruneWithOptions(given, kind.schema, true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 		faults = append(faults, Fault{Path: path, Message: dropped, Unknown: true})
 	}
 	refused := kind.refuses(given)
 	return append(faults, append(refused, kind.breaks(given, refused)...)...), nil
 }
 
-// refuses returns what the schema refuses of an object, without its rules.
+// refuses returns the faults that the schema finds in an object, without those of its rules.
 func (d *definition) refuses(object map[string]any) (faults []Fault) {
 	for _, duplicate := range listtype.ValidateListSetsAndMaps(nil, d.schema, object) {
 		faults = append(faults, Fault{Path: duplicate.Field, Message: duplicate.ErrorBody()})
 	}
 	invalid := validate.NewSchemaValidator(d.schema.ToKubeOpenAPI(), nil, "", strfmt.Default).Validate(object).Errors
-	if slices.ContainsFunc(invalid, isPlaced) { // the others only say that there is one: "must validate at least one schema"
+	if slices.ContainsFunc(invalid, isPlaced) {
+		// Errors without a place only say that there are others, as in "must validate at least one schema".
 		invalid = slices.DeleteFunc(invalid, func(err error) bool { return !isPlaced(err) })
 	}
 	for _, err := range invalid {
@@ -84,8 +86,8 @@ func (d *definition) refuses(object map[string]any) (faults []Fault) {
 	return faults
 }
 
-// breaks returns which rules an object breaks. Of a place that the schema refuses, or that has a part which it refuses, a rule only says
-// that it can't be evaluated.
+// breaks returns the rules that an object breaks. If the schema refuses a place or a part of it, a rule about the place
+// only says that it can't be evaluated: such rules are left out.
 func (d *definition) breaks(object map[string]any, refused []Fault) (faults []Fault) {
 	broken, _ := d.rules.Validate(context.Background(), nil, d.schema, object, nil, celconfig.RuntimeCELCostBudget)
 	for _, rule := range broken {
@@ -118,7 +120,7 @@ func faultOf(err error) Fault {
 	return Fault{Path: path, Message: strings.TrimPrefix(err.Error(), invalid.Name+" in body ")}
 }
 
-// dropNulls removes the fields that are null, as the API server does: none of the kind's may be.
+// dropNulls removes fields that are null, as the API server does: no field of the kind may be null.
 func dropNulls(value any) {
 	switch given := value.(type) {
 	case map[string]any:
@@ -135,7 +137,7 @@ func dropNulls(value any) {
 	}
 }
 
-// setDefinition is the kind's, from the chart that installs it.
+// setDefinition returns the kind's definition, from the chart that installs it.
 var setDefinition = sync.OnceValues(func() (*definition, error) {
 	written, err := readDefinition()
 	if err != nil {
@@ -146,7 +148,8 @@ var setDefinition = sync.OnceValues(func() (*definition, error) {
 			continue
 		}
 		internal := &apiextensions.JSONSchemaProps{}
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, internal, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema,
+			internal, nil); err != nil {
 			return nil, err
 		}
 		structural, err := schema.NewStructural(internal)
@@ -158,10 +161,10 @@ var setDefinition = sync.OnceValues(func() (*definition, error) {
 	return nil, fmt.Errorf("the CustomResourceDefinition of %s has no version %s", setKind, v1alpha1.GroupVersion.Version)
 })
 
-// setTemplate is the template of its CustomResourceDefinition.
+// setTemplate is the template of the kind's CustomResourceDefinition.
 const setTemplate = "templates/crds/actions.github.com_autoscalingrunnersets.yaml"
 
-// readDefinition renders nothing else of the chart, which takes a third of the time.
+// readDefinition renders only this template of the chart, which takes a third of the time.
 func readDefinition() (*apiextensionsv1.CustomResourceDefinition, error) {
 	whole, err := loaded[charts.Controller]()
 	if err != nil {

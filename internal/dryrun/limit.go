@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// timeout limits what is done with values of others.
+// Work on values of others gives up after timeout.
 const timeout = time.Minute
 
-// ErrTooLong says that the time is over: templates have no limit of their own, and values can be made so that one doesn't end in a day.
+// ErrTooLong says that the time is over: templates have no limit of their own, and values can keep one busy for a day.
 var ErrTooLong = fmt.Errorf("it has not ended within %v: give it fewer files or smaller ones at a time", timeout)
 
-// InTime returns what work does, or ErrTooLong if that takes more than a minute. What is left of the work ends with the program.
+// InTime returns the result of work, or ErrTooLong after a minute. The rest of the work ends with the program.
 func InTime[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTooLong)
 	defer cancel()

@@ -20,15 +20,17 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// dropped is what is said of a field that the API server doesn't know: unless it is asked to be strict, it accepts the object without it.
+// dropped is the message about a field that the API server doesn't know. Unless it is asked to be strict, it accepts
+// the object and drops the field.
 const dropped = "Kubernetes has no such field and drops it"
 
 // setKind is the kind that is checked by its CustomResourceDefinition.
 const setKind = "AutoscalingRunnerSet"
 
-// CheckObject returns what the API server, asked to be strict, would say of an object: fields it doesn't know, wrong types, names, and for an
-// AutoscalingRunnerSet whatever else its schema refuses. If nothing of that is wrong, it goes on with what would be said of the pods that are
-// made of the object. It knows nothing of other kinds that aren't Kubernetes' own.
+// CheckObject returns the faults that the API server, asked to be strict, would find in an object: fields it doesn't
+// know, wrong types, names, and for an AutoscalingRunnerSet everything else that its schema refuses. If it finds none
+// of these, CheckObject goes on with the pods that are made of the object. Of kinds that aren't Kubernetes' own it
+// knows only AutoscalingRunnerSet.
 func CheckObject(object map[string]any) (faults []Fault, err error) {
 	content, err := json.Marshal(object)
 	if err != nil {
@@ -47,7 +49,7 @@ func CheckObject(object map[string]any) (faults []Fault, err error) {
 	return append(faults, ofPods...), err
 }
 
-// templates are where objects have templates of pods, by kind.
+// templates has, by kind, the paths of an object's pod templates.
 var templates = map[string][]struct {
 	path    []string
 	partial bool
@@ -58,7 +60,7 @@ var templates = map[string][]struct {
 	"PodTemplate": {{path: []string{"template"}, partial: true}},
 }
 
-// checkPods returns what the API server would say of the pods that are made of an object.
+// checkPods returns the faults that the API server would find in the pods that are made of an object.
 func checkPods(object map[string]any) (faults []Fault, err error) {
 	for _, template := range templates[text(object["kind"])] {
 		given, found, err := unstructured.NestedFieldNoCopy(object, append(slices.Clone(template.path), "spec")...)
@@ -71,10 +73,11 @@ func checkPods(object map[string]any) (faults []Fault, err error) {
 			return append(faults, beyond...), err
 		}
 		pod := podSpec{partial: template.partial}
-		if !decode(given, &pod.PodSpec) { // which has been said
+		if !decode(given, &pod.PodSpec) { // its types are wrong: checkSet or decodeStrictly has said so
 			continue
 		}
-		if claims, found, err := unstructured.NestedFieldNoCopy(object, "spec", "volumeClaimTemplates"); found && err == nil && !pod.partial {
+		if claims, found, err := unstructured.NestedFieldNoCopy(object, "spec", "volumeClaimTemplates"); found &&
+			err == nil && !pod.partial {
 			decode(claims, &pod.claims)
 		}
 		for _, rule := range podRules {
@@ -87,20 +90,22 @@ func checkPods(object map[string]any) (faults []Fault, err error) {
 	return faults, nil
 }
 
-// decode reports whether a part of an object has the types that it has in the API.
+// decode reports whether a part of an object has its types of the API.
 func decode(part, into any) bool {
 	content, err := json.Marshal(part)
 	return err == nil && json.Unmarshal(content, into) == nil
 }
 
-// checkQuantities returns the quantities in the spec of a pod that Go, and so the API server, would compute for minutes.
+// checkQuantities returns the quantities in the spec of a pod that Go, and so the API server, would compute for
+// minutes.
 func checkQuantities(spec any, at *field.Path) (faults []Fault, err error) {
 	kind, err := setDefinition()
 	if err != nil {
 		return nil, err
 	}
 	pod := kind.schema.Properties["spec"].Properties["template"].Properties["spec"]
-	for _, err := range validate.NewSchemaValidator(pod.ToKubeOpenAPI(), nil, at.String(), strfmt.Default).Validate(spec).Errors {
+	for _, err := range validate.NewSchemaValidator(pod.ToKubeOpenAPI(), nil, at.String(), strfmt.Default).
+		Validate(spec).Errors {
 		var invalid *openapierrors.Validation
 		if errors.As(err, &invalid) && invalid.Code() == openapierrors.PatternFailCode {
 			faults = append(faults, faultOf(err))
@@ -109,9 +114,10 @@ func checkQuantities(spec any, at *field.Path) (faults []Fault, err error) {
 	return faults, nil
 }
 
-// checkMetadata checks names, labels and annotations: the object's own, and those of what is made of it.
+// checkMetadata checks names, labels and annotations: the object's own, and those in its templates.
 func checkMetadata(object map[string]any) (faults []Fault) {
-	if own, _ := object["metadata"].(map[string]any); text(own["name"]) == "" && text(own["generateName"]) == "" && object["kind"] != "PodTemplate" {
+	if own, _ := object["metadata"].(map[string]any); text(own["name"]) == "" && text(own["generateName"]) == "" &&
+		object["kind"] != "PodTemplate" {
 		faults = append(faults, Fault{Path: "metadata.name", Message: "Required value: name or generateName is required"})
 	}
 	visit(object, nil, func(at []string, value any) {

@@ -17,10 +17,11 @@ import (
 // step is a key in a path, or an index with its brackets.
 var step = regexp.MustCompile(`\[[^\]]*\]|[^.\[\]]+`)
 
-// Locate returns the path in values of what has the path in an object that a chart has made of them: the place whose path ends like the
-// object's for as long as possible. Indices count little, as a chart may put containers of its own before others. If the last steps of the path
-// are nowhere in the values, because a field is missing, it looks for the rest. Of several values, of which the first win over the others, it takes
-// the first that have as much of the path. It returns "" for what doesn't come from the values.
+// Locate returns the path in values that corresponds to a path in an object rendered by a chart: the one with the
+// longest common end. Indices count little, as a chart may put containers of its own before others. If the last steps
+// of the path are nowhere in the values, because a field is missing, Locate looks for the other steps. Of several
+// values the first win over the others: Locate takes the first with the longest common end. It returns "" for a path
+// that doesn't come from the values.
 func Locate(path string, all ...map[string]any) string {
 	steps := step.FindAllString(path, -1)
 	for end := len(steps); end > 0; end-- {
@@ -37,7 +38,8 @@ func Locate(path string, all ...map[string]any) string {
 	return ""
 }
 
-// place is where a path in values ends like one in an object: for so many steps, of which so many indices are the same.
+// place is a path in values with the length of its common end with a path in an object, and the number of equal indices
+// in that end.
 type place struct {
 	steps           []string
 	length, indices int
@@ -46,7 +48,7 @@ type place struct {
 func nearest(values any, wanted []string) (best place) {
 	visit(values, nil, func(at []string, _ any) {
 		length, indices := commonEnd(at, wanted)
-		if length > best.length || length == best.length && indices > best.indices {
+		if length > best.length || (length == best.length && indices > best.indices) {
 			best = place{slices.Clone(at), length, indices}
 		}
 	})
@@ -88,15 +90,17 @@ func joinSteps(steps []string) string {
 	return strings.TrimPrefix(strings.ReplaceAll("."+strings.Join(steps, "."), ".[", "["), ".")
 }
 
-// podPart is a part of a pod template that people take for another, with its fields.
+// podPart is a part of a pod template that people mistake for another one, with its fields.
 type podPart struct {
 	path   string
 	fields []string
 }
 
-// podParts are those below a pod template, and those for which the controller's values have names of their own.
+// podParts returns the parts of a pod template, and those parts for which the controller's values have names of their
+// own.
 var podParts = sync.OnceValues(func() (template, controller []podPart) {
-	ofPod, ofContainer := FieldNames(reflect.TypeFor[corev1.PodSecurityContext]()), FieldNames(reflect.TypeFor[corev1.SecurityContext]())
+	ofPod, ofContainer := FieldNames(reflect.TypeFor[corev1.PodSecurityContext]()),
+		FieldNames(reflect.TypeFor[corev1.SecurityContext]())
 	resources := FieldNames(reflect.TypeFor[corev1.ResourceRequirements]())
 	template = []podPart{
 		{"metadata", []string{"labels", "annotations"}},
@@ -118,11 +122,11 @@ func FieldNames(of reflect.Type) (names []string) {
 	return names
 }
 
-// podTemplate matches a path up to a pod template's end, for paths in objects and in values.
+// podTemplate matches a path up to the end of a pod template, in objects and in values.
 var podTemplate = regexp.MustCompile(`^(.*?[tT]emplate)(\.|$)`)
 
-// Belongs returns where a field belongs that there is none of where the path leads, in a pod template or in values of a chart; "" if nowhere. The
-// chart is "" for an object.
+// Belongs returns the right places of a field that doesn't exist at its path, in a pod template or in values of a
+// chart; "" if it belongs nowhere. The chart is "" for an object.
 func Belongs(chart, path string) string {
 	steps := step.FindAllString(path, -1)
 	if len(steps) == 0 {

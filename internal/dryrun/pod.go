@@ -18,10 +18,11 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// What the API server refuses in a pod beyond the types of its fields, in its words: a set with such a template is accepted, and none of its
-// pods is. The rules are those that values can break and that hold in every version of Kubernetes and with every setting of it.
+// Checks of a pod beyond the types of its fields, in the API server's words. It accepts a set with such a template, and
+// refuses all of the set's pods. The rules are those that values can break and that hold in every version of Kubernetes
+// and with every setting of it.
 
-// podSpec is what a template says of its pods.
+// podSpec is the spec in a template of pods.
 type podSpec struct {
 	corev1.PodSpec
 	// partial: it is merged into another one, which may have the images and the volumes that this one lacks.
@@ -30,20 +31,21 @@ type podSpec struct {
 	claims []v1alpha1.VolumeClaimTemplate
 }
 
-// podRules are the rules by what they are about.
+// podRules are the rules, a function for each subject.
 var podRules = []func(podSpec, *field.Path) field.ErrorList{
-	podSpec.checkVolumes, podSpec.checkContainers, podSpec.checkNames, podSpec.checkSettings, podSpec.checkNodes, podSpec.checkAffinity,
-	podSpec.checkSpread, podSpec.checkSystem,
+	podSpec.checkVolumes, podSpec.checkContainers, podSpec.checkNames, podSpec.checkSettings, podSpec.checkNodes,
+	podSpec.checkAffinity, podSpec.checkSpread, podSpec.checkSystem,
 }
 
-// checkNames checks the names of other objects, and those by which others know the pod.
+// checkNames checks the names of other objects, and the names by which others know the pod.
 func (t podSpec) checkNames(at *field.Path) (refused field.ErrorList) {
 	runtimeClass := ""
 	if t.RuntimeClassName != nil {
 		runtimeClass = *t.RuntimeClassName
 	}
 	for name, given := range map[string]string{
-		"serviceAccountName": t.ServiceAccountName, "priorityClassName": t.PriorityClassName, "nodeName": t.NodeName, "runtimeClassName": runtimeClass,
+		"serviceAccountName": t.ServiceAccountName, "priorityClassName": t.PriorityClassName, "nodeName": t.NodeName,
+		"runtimeClassName": runtimeClass,
 	} {
 		ours := t.partial && name == "serviceAccountName" // a listener has its own account, whatever its template says
 		if given != "" && !ours {
@@ -56,28 +58,34 @@ func (t podSpec) checkNames(at *field.Path) (refused field.ErrorList) {
 		}
 	}
 	for i, alias := range t.HostAliases {
-		refused = append(refused, validation.IsValidIPForLegacyField(at.Child("hostAliases").Index(i).Child("ip"), alias.IP, false, nil)...)
+		refused = append(refused, validation.IsValidIPForLegacyField(at.Child("hostAliases").Index(i).Child("ip"), alias.IP,
+			false, nil)...)
 	}
 	return refused
 }
 
 // checkSettings checks settings of the whole pod that are one of a few words, or within limits.
 func (t podSpec) checkSettings(at *field.Path) (refused field.ErrorList) {
-	refused = oneOf(at.Child("dnsPolicy"), t.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
+	refused = oneOf(at.Child("dnsPolicy"), t.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst,
+		corev1.DNSDefault, corev1.DNSNone)
 	if t.DNSPolicy == corev1.DNSNone && (t.DNSConfig == nil || len(t.DNSConfig.Nameservers) == 0) {
-		refused = append(refused, field.Required(at.Child("dnsConfig", "nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+		refused = append(refused, field.Required(at.Child("dnsConfig", "nameservers"),
+			"must provide at least one DNS nameserver when `dnsPolicy` is None"))
 	}
 	if t.DNSConfig != nil {
 		refused = append(refused, checkDNS(t.DNSConfig, at.Child("dnsConfig"))...)
 	}
 	if t.PreemptionPolicy != nil {
-		refused = append(refused, oneOf(at.Child("preemptionPolicy"), *t.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		refused = append(refused, oneOf(at.Child("preemptionPolicy"), *t.PreemptionPolicy, corev1.PreemptLowerPriority,
+			corev1.PreemptNever)...)
 	}
 	if limit := t.ActiveDeadlineSeconds; limit != nil && (*limit < 1 || *limit > math.MaxInt32) {
-		refused = append(refused, field.Invalid(at.Child("activeDeadlineSeconds"), *limit, validation.InclusiveRangeError(1, math.MaxInt32)))
+		refused = append(refused, field.Invalid(at.Child("activeDeadlineSeconds"), *limit,
+			validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	if t.ShareProcessNamespace != nil && *t.ShareProcessNamespace && t.HostPID {
-		refused = append(refused, field.Invalid(at.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
+		refused = append(refused, field.Invalid(at.Child("shareProcessNamespace"), true,
+			"ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	own := t.SecurityContext
 	if own == nil {
@@ -85,7 +93,8 @@ func (t podSpec) checkSettings(at *field.Path) (refused field.ErrorList) {
 	}
 	at = at.Child("securityContext")
 	if own.FSGroupChangePolicy != nil {
-		refused = append(refused, oneOf(at.Child("fsGroupChangePolicy"), *own.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
+		refused = append(refused, oneOf(at.Child("fsGroupChangePolicy"), *own.FSGroupChangePolicy,
+			corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
 	}
 	refused = append(refused, checkID(at.Child("fsGroup"), own.FSGroup)...)
 	for i := range own.SupplementalGroups {
@@ -96,20 +105,22 @@ func (t podSpec) checkSettings(at *field.Path) (refused field.ErrorList) {
 
 func checkDNS(config *corev1.PodDNSConfig, at *field.Path) (refused field.ErrorList) {
 	if most := 3; len(config.Nameservers) > most {
-		refused = append(refused, field.Invalid(at.Child("nameservers"), config.Nameservers, fmt.Sprintf("must not have more than %d nameservers", most)))
+		refused = append(refused, field.Invalid(at.Child("nameservers"), config.Nameservers,
+			fmt.Sprintf("must not have more than %d nameservers", most)))
 	}
 	for i, server := range config.Nameservers {
 		refused = append(refused, validation.IsValidIPForLegacyField(at.Child("nameservers").Index(i), server, false, nil)...)
 	}
 	for i, domain := range config.Searches {
 		if domain != "." {
-			refused = append(refused, invalid(at.Child("searches").Index(i), domain, validation.IsDNS1123SubdomainWithUnderscore(strings.TrimSuffix(domain, ".")))...)
+			refused = append(refused, invalid(at.Child("searches").Index(i), domain,
+				validation.IsDNS1123SubdomainWithUnderscore(strings.TrimSuffix(domain, ".")))...)
 		}
 	}
 	return refused
 }
 
-// checkNodes checks which nodes the pod selects and tolerates.
+// checkNodes checks node selector and tolerations.
 func (t podSpec) checkNodes(at *field.Path) (refused field.ErrorList) {
 	refused = metavalidation.ValidateLabels(t.NodeSelector, at.Child("nodeSelector"))
 	for i, toleration := range t.Tolerations {
@@ -117,20 +128,26 @@ func (t podSpec) checkNodes(at *field.Path) (refused field.ErrorList) {
 		if toleration.Key != "" {
 			refused = append(refused, metavalidation.ValidateLabelName(toleration.Key, at.Child("key"))...)
 		} else if toleration.Operator != corev1.TolerationOpExists {
-			refused = append(refused, field.Invalid(at.Child("operator"), toleration.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+			refused = append(refused, field.Invalid(at.Child("operator"), toleration.Operator,
+				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
 		}
 		if toleration.TolerationSeconds != nil && toleration.Effect != corev1.TaintEffectNoExecute {
-			refused = append(refused, field.Invalid(at.Child("effect"), toleration.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+			refused = append(refused, field.Invalid(at.Child("effect"), toleration.Effect,
+				"effect must be 'NoExecute' when `tolerationSeconds` is set"))
 		}
 		if toleration.Operator == corev1.TolerationOpExists && toleration.Value != "" {
-			refused = append(refused, field.Invalid(at.Child("operator"), toleration.Value, "value must be empty when `operator` is 'Exists'"))
+			refused = append(refused, field.Invalid(at.Child("operator"), toleration.Value,
+				"value must be empty when `operator` is 'Exists'"))
 		}
 		if toleration.Operator == corev1.TolerationOpEqual || toleration.Operator == "" {
-			refused = append(refused, invalid(at.Child("value"), toleration.Value, validation.IsValidLabelValue(toleration.Value))...)
+			refused = append(refused, invalid(at.Child("value"), toleration.Value,
+				validation.IsValidLabelValue(toleration.Value))...)
 		}
 		// Newer versions compare numbers, too.
-		refused = append(refused, oneOf(at.Child("operator"), toleration.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists, "Lt", "Gt")...)
-		refused = append(refused, oneOf(at.Child("effect"), toleration.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+		refused = append(refused, oneOf(at.Child("operator"), toleration.Operator, corev1.TolerationOpEqual,
+			corev1.TolerationOpExists, "Lt", "Gt")...)
+		refused = append(refused, oneOf(at.Child("effect"), toleration.Effect, corev1.TaintEffectNoSchedule,
+			corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
 	}
 	return refused
 }
@@ -158,10 +175,12 @@ func (t podSpec) checkAffinity(at *field.Path) (refused field.ErrorList) {
 		}
 	}
 	if pods := t.Affinity.PodAffinity; pods != nil {
-		refused = append(refused, checkPodTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution, pods.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAffinity"))...)
+		refused = append(refused, checkPodTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution,
+			pods.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAffinity"))...)
 	}
 	if pods := t.Affinity.PodAntiAffinity; pods != nil {
-		refused = append(refused, checkPodTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution, pods.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAntiAffinity"))...)
+		refused = append(refused, checkPodTerms(pods.RequiredDuringSchedulingIgnoredDuringExecution,
+			pods.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAntiAffinity"))...)
 	}
 	return refused
 }
@@ -173,15 +192,18 @@ func checkNodeTerm(term *corev1.NodeSelectorTerm, at *field.Path) (refused field
 		switch one.Operator {
 		case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 			if len(one.Values) == 0 {
-				refused = append(refused, field.Required(at.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+				refused = append(refused, field.Required(at.Child("values"),
+					"must be specified when `operator` is 'In' or 'NotIn'"))
 			}
 		case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 			if len(one.Values) > 0 {
-				refused = append(refused, field.Forbidden(at.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+				refused = append(refused, field.Forbidden(at.Child("values"),
+					"may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
 			}
 		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 			if len(one.Values) != 1 {
-				refused = append(refused, field.Required(at.Child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+				refused = append(refused, field.Required(at.Child("values"),
+					"must be specified single value when `operator` is 'Lt' or 'Gt'"))
 			}
 		default:
 			refused = append(refused, field.Invalid(at.Child("operator"), one.Operator, "not a valid selector operator"))
@@ -197,9 +219,12 @@ func checkWeight(weight int32, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func checkPodTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, at *field.Path) (refused field.ErrorList) {
+func checkPodTerms(
+	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, at *field.Path,
+) (refused field.ErrorList) {
 	for i := range required {
-		refused = append(refused, checkPodTerm(&required[i], at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
+		refused = append(refused, checkPodTerm(&required[i],
+			at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
 	}
 	for i := range preferred {
 		at := at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
@@ -233,13 +258,14 @@ func (t podSpec) checkSpread(at *field.Path) (refused field.ErrorList) {
 			refused = append(refused, field.Invalid(at.Child("maxSkew"), constraint.MaxSkew, "must be greater than 0"))
 		}
 		refused = append(refused, required(constraint.TopologyKey, at.Child("topologyKey"))...)
-		refused = append(refused, oneOf(at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		refused = append(refused, oneOf(at.Child("whenUnsatisfiable"), constraint.WhenUnsatisfiable, corev1.DoNotSchedule,
+			corev1.ScheduleAnyway)...)
 		refused = append(refused, checkSelector(constraint.LabelSelector, at.Child("labelSelector"))...)
 	}
 	return refused
 }
 
-// checkSystem checks that the pod asks for nothing that its operating system doesn't have, if it names one.
+// checkSystem checks that the pod asks for nothing that its operating system lacks, if it names one.
 func (t podSpec) checkSystem(at *field.Path) (refused field.ErrorList) {
 	if t.OS == nil {
 		return nil
@@ -255,7 +281,11 @@ func (t podSpec) checkSystem(at *field.Path) (refused field.ErrorList) {
 			}
 		}
 	}
-	for name, set := range map[string]bool{"hostPID": t.HostPID, "hostIPC": t.HostIPC, "shareProcessNamespace": t.ShareProcessNamespace != nil} {
+	for name, set := range map[string]bool{
+		"hostPID":               t.HostPID,
+		"hostIPC":               t.HostIPC,
+		"shareProcessNamespace": t.ShareProcessNamespace != nil,
+	} {
 		if set && t.OS.Name == corev1.Windows {
 			refused = append(refused, field.Forbidden(at.Child(name), "cannot be set for a windows pod"))
 		}
@@ -263,16 +293,17 @@ func (t podSpec) checkSystem(at *field.Path) (refused field.ErrorList) {
 	return refused
 }
 
-// ignoredBySome are fields that API servers without their feature leave out instead of refusing them.
+// ignoredBySome are fields that API servers without their feature drop instead of refusing them.
 var ignoredBySome = []string{"appArmorProfile", "seLinuxChangePolicy", "supplementalGroupsPolicy"}
 
-// checkSystemOf checks the securityContext of a pod or a container. All of it but two fields is for Linux.
+// checkSystemOf checks the securityContext of a pod or a container. All its fields but two are for Linux.
 func checkSystemOf(system corev1.OSName, own any, at *field.Path) (refused field.ErrorList) {
 	value := reflect.ValueOf(own)
 	for i := range value.NumField() {
 		name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
 		ofWindows := name == "windowsOptions"
-		refusedHere := system == corev1.Linux && ofWindows || system == corev1.Windows && !ofWindows && name != "runAsNonRoot"
+		refusedHere := (system == corev1.Linux && ofWindows) ||
+			(system == corev1.Windows && !ofWindows && name != "runAsNonRoot")
 		given := value.Field(i)
 		if refusedHere && !given.IsZero() && !slices.Contains(ignoredBySome, name) && (name != "sysctls" || given.Len() > 0) {
 			refused = append(refused, field.Forbidden(at.Child(name), fmt.Sprintf("cannot be set for a %s pod", system)))
@@ -281,7 +312,7 @@ func checkSystemOf(system corev1.OSName, own any, at *field.Path) (refused field
 	return refused
 }
 
-// oneOf checks a word that Kubernetes has a few of. Without one there is a default.
+// oneOf checks a word that has to be one of a few. Without one there is a default.
 func oneOf[T ~string](at *field.Path, given T, known ...T) field.ErrorList {
 	for _, one := range append(known, "") {
 		if given == one {
@@ -291,7 +322,7 @@ func oneOf[T ~string](at *field.Path, given T, known ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(at, given, known)}
 }
 
-// invalid is what a check of apimachinery's has found.
+// invalid makes errors of the messages of a check of apimachinery's.
 func invalid(at *field.Path, given string, messages []string) (refused field.ErrorList) {
 	for _, message := range messages {
 		refused = append(refused, field.Invalid(at, given, message))

@@ -19,7 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/charts"
 )
 
-// compiled has the schemas of the charts' values by chart, as Helm's own library for them reads them.
+// compiled has the schemas of the charts' values by chart, as Helm's own library for schemas reads them.
 var compiled sync.Map
 
 func compile(chart string, text []byte) (*jsonschema.Schema, error) {
@@ -59,7 +59,7 @@ func checkSchema(chart string, text []byte, values common.Values) ([]Fault, erro
 
 var english = message.NewPrinter(language.English)
 
-// leaves are the errors that have no cause; the others only say which part of the schema they are in.
+// leaves returns the errors without a cause; the others only name the part of the schema they are in.
 func leaves(invalid *jsonschema.ValidationError) (faults []Fault) {
 	if len(invalid.Causes) > 0 {
 		for _, cause := range invalid.Causes {
@@ -73,12 +73,16 @@ func leaves(invalid *jsonschema.ValidationError) (faults []Fault) {
 	}
 	for _, key := range unknown.Properties {
 		one := &kind.AdditionalProperties{Properties: []string{key}}
-		faults = append(faults, Fault{Path: dotted(append(slices.Clone(invalid.InstanceLocation), key)), Message: one.LocalizedString(english), Unknown: true})
+		faults = append(faults, Fault{
+			Path:    dotted(append(slices.Clone(invalid.InstanceLocation), key)),
+			Message: one.LocalizedString(english),
+			Unknown: true,
+		})
 	}
 	return faults
 }
 
-// dotted writes a path as people do: template.spec.containers[0].name.
+// dotted writes a path in the usual form: template.spec.containers[0].name.
 func dotted(location []string) string {
 	var path strings.Builder
 	for i, part := range location {

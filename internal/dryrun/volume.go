@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// The part of the rules for pods that is about volumes and their mounts.
+// Rules for the volumes of pods and their mounts.
 
 func (t podSpec) checkVolumes(at *field.Path) (refused field.ErrorList) {
 	names := map[string]bool{}
@@ -26,14 +26,14 @@ func (t podSpec) checkVolumes(at *field.Path) (refused field.ErrorList) {
 		names[volume.Name] = true
 		refused = append(refused, checkSource(&volume.VolumeSource, at)...)
 	}
-	for i := range t.claims { // which the set makes for its runners
+	for i := range t.claims { // The set makes a volume of each for its runners.
 		claim := &corev1.PersistentVolumeClaimTemplate{Spec: t.claims[i].Spec}
 		refused = append(refused, checkClaim(claim, field.NewPath("spec", "volumeClaimTemplates").Index(i))...)
 	}
 	return refused
 }
 
-// checkSource checks what a volume is made of: an empty directory if nothing is said.
+// checkSource checks the source of a volume. Without one it is an empty directory.
 func checkSource(source *corev1.VolumeSource, at *field.Path) (refused field.ErrorList) {
 	kinds := 0
 	for kind := range reflect.ValueOf(*source).NumField() {
@@ -45,7 +45,8 @@ func checkSource(source *corev1.VolumeSource, at *field.Path) (refused field.Err
 		refused = append(refused, field.Forbidden(at, "may not specify more than 1 volume type"))
 	}
 	if empty := source.EmptyDir; empty != nil && empty.SizeLimit != nil && empty.SizeLimit.Sign() < 0 {
-		refused = append(refused, field.Forbidden(at.Child("emptyDir", "sizeLimit"), "SizeLimit field must be a valid resource quantity"))
+		refused = append(refused, field.Forbidden(at.Child("emptyDir", "sizeLimit"),
+			"SizeLimit field must be a valid resource quantity"))
 	}
 	if host := source.HostPath; host != nil {
 		refused = append(refused, checkHostPath(host, at.Child("hostPath"))...)
@@ -84,7 +85,8 @@ func checkHostPath(host *corev1.HostPathVolumeSource, at *field.Path) (refused f
 	if host.Type == nil {
 		return refused
 	}
-	return append(refused, oneOf(at.Child("type"), *host.Type, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
+	return append(refused, oneOf(at.Child("type"), *host.Type, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+		corev1.HostPathFileOrCreate,
 		corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
 }
 
@@ -103,7 +105,7 @@ func checkProjected(sources []corev1.VolumeProjection, at *field.Path) (refused 
 	return refused
 }
 
-// checkClaim checks words of a claim; doctor says what is missing in one.
+// checkClaim checks words of a claim; the doctor says what is missing in one.
 func checkClaim(template *corev1.PersistentVolumeClaimTemplate, at *field.Path) (refused field.ErrorList) {
 	if template == nil {
 		return field.ErrorList{field.Required(at, "")}
@@ -117,15 +119,17 @@ func checkClaim(template *corev1.PersistentVolumeClaimTemplate, at *field.Path) 
 		refused = append(refused, invalid(at.Child("storageClassName"), *class, validation.IsDNS1123Subdomain(*class))...)
 	}
 	if spec.VolumeMode != nil {
-		refused = append(refused, oneOf(at.Child("volumeMode"), *spec.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+		refused = append(refused, oneOf(at.Child("volumeMode"), *spec.VolumeMode, corev1.PersistentVolumeBlock,
+			corev1.PersistentVolumeFilesystem)...)
 	}
 	if storage, sized := spec.Resources.Requests[corev1.ResourceStorage]; sized && storage.Sign() <= 0 {
-		refused = append(refused, field.Invalid(at.Child("resources", "requests", "storage"), storage.String(), "must be greater than zero"))
+		refused = append(refused, field.Invalid(at.Child("resources", "requests", "storage"), storage.String(),
+			"must be greater than zero"))
 	}
 	return refused
 }
 
-// checkFiles checks the files that a volume has of a Secret or a ConfigMap, and their mode unless it is nil.
+// checkFiles checks the files that a volume takes from a Secret or a ConfigMap, and their mode unless it is nil.
 func checkFiles(items []corev1.KeyToPath, mode *int32, at *field.Path) (refused field.ErrorList) {
 	refused = checkMode(mode, at.Child("defaultMode"))
 	for i, item := range items {
@@ -139,13 +143,13 @@ func checkFiles(items []corev1.KeyToPath, mode *int32, at *field.Path) (refused 
 }
 
 func checkMode(mode *int32, at *field.Path) field.ErrorList {
-	if mode == nil || *mode >= 0 && *mode <= 0o777 {
+	if mode == nil || (*mode >= 0 && *mode <= 0o777) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
 }
 
-// required checks that something is said, such as the name of another object.
+// required checks that a text is not empty, such as the name of another object.
 func required(given string, at *field.Path) field.ErrorList {
 	if given == "" {
 		return field.ErrorList{field.Required(at, "")}
@@ -155,7 +159,8 @@ func required(given string, at *field.Path) field.ErrorList {
 
 func (t podSpec) checkMounts(container *corev1.Container, at *field.Path) (refused field.ErrorList) {
 	has := func(name string) bool {
-		return slices.ContainsFunc(t.claims, func(claim v1alpha1.VolumeClaimTemplate) bool { return claim.Metadata.Name == name }) ||
+		return slices.ContainsFunc(t.claims,
+			func(claim v1alpha1.VolumeClaimTemplate) bool { return claim.Metadata.Name == name }) ||
 			slices.ContainsFunc(t.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
 	}
 	paths := map[string]bool{}
@@ -171,7 +176,8 @@ func (t podSpec) checkMounts(container *corev1.Container, at *field.Path) (refus
 		}
 		paths[mount.MountPath] = true
 		if mount.SubPath != "" && mount.SubPathExpr != "" {
-			refused = append(refused, field.Invalid(at.Child("subPathExpr"), mount.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+			refused = append(refused, field.Invalid(at.Child("subPathExpr"), mount.SubPathExpr,
+				"subPathExpr and subPath are mutually exclusive"))
 		}
 		refused = append(refused, checkInside(mount.SubPath, at.Child("subPath"))...)
 		refused = append(refused, checkInside(mount.SubPathExpr, at.Child("subPathExpr"))...)
@@ -179,7 +185,8 @@ func (t podSpec) checkMounts(container *corev1.Container, at *field.Path) (refus
 			refused = append(refused, oneOf(at.Child("mountPropagation"), *mount.MountPropagation,
 				corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)...)
 			if *mount.MountPropagation == corev1.MountPropagationBidirectional && !isPrivileged(container.SecurityContext) {
-				refused = append(refused, field.Forbidden(at.Child("mountPropagation"), "Bidirectional mount propagation is available only to privileged containers"))
+				refused = append(refused, field.Forbidden(at.Child("mountPropagation"),
+					"Bidirectional mount propagation is available only to privileged containers"))
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"tpo": "unknown command", "top extra": "unknown command", "top --nope": "kubectl harrier top --help lists the flags", "top -o yaml": `-o "yaml" is unknown`,
 		"top --sort-by size": "name, busy, jobs, waiting", "why": "accepts 1 arg", "drain": "accepts 1 arg", "drain a b": "accepts 1 arg", "drain a --timeout -1s": "negative",
 		"doctor a b": "at most 1 arg", "validate": "-f FILE", "convert": "-f FILE", "top --kubeconfig missing": "missing", "why x": "find the API server",
-		"report --by size": "repository, workflow, job, set, day", "report -o yaml": "use text, json or csv", "report --right-sizing --by set": "leave --by out", "report extra": "unknown command",
+		"report --by size": "repository, workflow, job, set, day", "report -o yaml": "use text, json or csv", "report --right-sizing --by set": "[by right-sizing]", "report --waits --right-sizing": "[waits right-sizing]", "report extra": "unknown command",
 		"report --history-url ledger": "such as http://localhost:8090", "why x --history-url ledger": "such as http://localhost:8090", "report": "named by --history-url", "top -o csv": "use text or json",
 	} {
 		if code, stdout, stderr := said(t, strings.Fields(line)...); code != doctor.ExitUnable || !strings.Contains(stderr, want) || stdout != "" {

@@ -54,7 +54,8 @@ func Register(ctx context.Context, place Place) (*Set, error) {
 		return nil, err
 	}
 	set, err := github.CreateRunnerScaleSet(ctx, &actions.RunnerScaleSet{
-		Name: Name, RunnerGroupID: 1, Labels: []actions.Label{{Name: Name}}, RunnerSetting: actions.RunnerSetting{DisableUpdate: true},
+		Name: Name, RunnerGroupID: 1, Labels: []actions.Label{{Name: Name}},
+		RunnerSetting: actions.RunnerSetting{DisableUpdate: true},
 	})
 	if err != nil {
 		return nil, err

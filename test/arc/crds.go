@@ -14,20 +14,25 @@ import (
 // ARC 0.14.2 has these fields in spec and status of each kind. Its CRDs lack all others that our kinds have, or will
 // have.
 const (
-	runnerSpec = "githubConfigUrl githubConfigSecret githubServerTLS runnerScaleSetId proxy proxySecretRef vaultConfig ephemeralRunnerConfigSecretMetadata metadata spec"
-	counts     = "phase pendingEphemeralRunners runningEphemeralRunners failedEphemeralRunners"
+	runnerSpec = "githubConfigUrl githubConfigSecret githubServerTLS runnerScaleSetId proxy proxySecretRef " +
+		"vaultConfig ephemeralRunnerConfigSecretMetadata metadata spec"
+	counts = "phase pendingEphemeralRunners runningEphemeralRunners failedEphemeralRunners"
 )
 
 var fields = map[string]map[string]string{
 	"AutoscalingRunnerSet": {
-		"spec": "githubConfigUrl githubConfigSecret runnerGroup runnerScaleSetName runnerScaleSetLabels proxy githubServerTLS vaultConfig template autoscalingListener " +
-			"listenerMetrics listenerTemplate listenerServiceAccountMetadata listenerRoleMetadata listenerRoleBindingMetadata listenerConfigSecretMetadata " +
+		"spec": "githubConfigUrl githubConfigSecret runnerGroup runnerScaleSetName runnerScaleSetLabels proxy " +
+			"githubServerTLS vaultConfig template autoscalingListener " +
+			"listenerMetrics listenerTemplate listenerServiceAccountMetadata listenerRoleMetadata " +
+			"listenerRoleBindingMetadata listenerConfigSecretMetadata " +
 			"ephemeralRunnerSetMetadata ephemeralRunnerMetadata ephemeralRunnerConfigSecretMetadata maxRunners minRunners",
 		"status": "currentRunners " + counts,
 	},
 	"AutoscalingListener": {
-		"spec": "githubConfigUrl githubConfigSecret runnerScaleSetId autoscalingRunnerSetNamespace autoscalingRunnerSetName ephemeralRunnerSetName maxRunners minRunners image " +
-			"imagePullSecrets proxy githubServerTLS vaultConfig metrics template configSecretMetadata serviceAccountMetadata roleMetadata roleBindingMetadata",
+		"spec": "githubConfigUrl githubConfigSecret runnerScaleSetId autoscalingRunnerSetNamespace " +
+			"autoscalingRunnerSetName ephemeralRunnerSetName maxRunners minRunners image " +
+			"imagePullSecrets proxy githubServerTLS vaultConfig metrics template configSecretMetadata " +
+			"serviceAccountMetadata roleMetadata roleBindingMetadata",
 		"status": "",
 	},
 	"EphemeralRunnerSet": {
@@ -35,8 +40,9 @@ var fields = map[string]map[string]string{
 		"status": "currentReplicas " + counts,
 	},
 	"EphemeralRunner": {
-		"spec":   runnerSpec,
-		"status": "ready phase reason message runnerId runnerName failures jobRequestId jobId jobRepositoryName jobWorkflowRef workflowRunId jobDisplayName",
+		"spec": runnerSpec,
+		"status": "ready phase reason message runnerId runnerName failures jobRequestId jobId jobRepositoryName " +
+			"jobWorkflowRef workflowRunId jobDisplayName",
 	},
 }
 
@@ -71,7 +77,8 @@ func CRDs(directory string) (made []*unstructured.Unstructured, err error) {
 			}
 		}
 		if kind == "EphemeralRunnerSet" {
-			prune(child(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "ephemeralRunnerSpec"), runnerSpec)
+			prune(child(version, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+				"ephemeralRunnerSpec"), runnerSpec)
 		}
 		if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)

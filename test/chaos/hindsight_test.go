@@ -133,7 +133,8 @@ func (w *world) checkHistory() {
 	for _, job := range w.rig.GitHub.Jobs("") {
 		if job.Runner != "" {
 			w.seen.Jobs = append(w.seen.Jobs, history.Job{
-				ID: job.RequestID, Runner: job.Runner, Result: job.Result, Started: w.ours(job.StartedAt), Completed: w.ours(job.CompletedAt),
+				ID: job.RequestID, Runner: job.Runner, Result: job.Result, Started: w.ours(job.StartedAt),
+				Completed: w.ours(job.CompletedAt),
 			})
 		}
 	}

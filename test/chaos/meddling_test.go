@@ -21,7 +21,8 @@ var refusals = map[string]refusal{
 	tooManyRequests: {everything, apierrors.NewTooManyRequests("chaos", 1)},
 	internalError:   {everything, apierrors.NewInternalError(errors.New("chaos"))},
 	timedOut:        {writes, apierrors.NewTimeoutError("chaos", 1)},
-	conflict:        {changes, apierrors.NewConflict(schema.GroupResource{Resource: "chaos"}, "chaos", errors.New("chaos"))},
+	conflict: {changes, apierrors.NewConflict(schema.GroupResource{Resource: "chaos"}, "chaos",
+		errors.New("chaos"))},
 }
 
 func everything(*http.Request) bool { return true }

@@ -211,7 +211,8 @@ func (w *world) forgetRunners(f fault) {
 	})
 	w.logf("forgotten: %v", forgotten)
 	gone := func() bool {
-		return !slices.ContainsFunc(w.observer.runnerPods(), func(pod types.NamespacedName) bool { return slices.Contains(forgotten, pod) })
+		return !slices.ContainsFunc(w.observer.runnerPods(),
+			func(pod types.NamespacedName) bool { return slices.Contains(forgotten, pod) })
 	}
 	if !w.await(forgottenFor, gone) {
 		w.errorf("%s after their registrations were lost, some of these runners are left: %v", forgottenFor, forgotten)

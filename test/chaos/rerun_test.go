@@ -68,7 +68,8 @@ func TestLostJobsRunAgainOnceUnderKills(t *testing.T) {
 	// These runners are told, and cancel their jobs.
 	w.deleteAll(&corev1.Pod{}, deleted)
 	w.logf("evicted: %v, deleted: %v", evicted, deleted)
-	if _, err := w.rig.GitHub.AddFault(fakegithub.Fault{Endpoint: "rerun-failed-jobs", Drop: fakegithub.DropAfter, Probability: 0.5}); err != nil {
+	if _, err := w.rig.GitHub.AddFault(fakegithub.Fault{Endpoint: "rerun-failed-jobs", Drop: fakegithub.DropAfter,
+		Probability: 0.5}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -26,7 +26,8 @@ const restoredIdle, restoredMax = 3, 20
 //
 // A manager that lives through the restore may see the loss of a runner's pod before the loss of the runner, and then
 // removes the registration immediately. So for this check the manager is killed.
-var strayPatience = flag.Duration("chaos.strays", 0, "kill the manager and wait for so long until registrations that a restore has left are gone; 0: don't")
+var strayPatience = flag.Duration("chaos.strays", 0,
+	"kill the manager and wait for so long until registrations that a restore has left are gone; 0: don't")
 
 // restoration is a run in which the cluster is restored from a backup while jobs run.
 type restoration struct {

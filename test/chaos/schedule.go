@@ -81,7 +81,8 @@ var profiles = []profile{
 	{kind: storm, shortest: 2 * time.Second, longest: 10 * time.Second, variants: []string{"500", "502", "429"}},
 	{kind: dropAnswers, shortest: 2 * time.Second, longest: 10 * time.Second, variants: []string{"before", "after"}},
 	{kind: cutAnswers, shortest: 2 * time.Second, longest: 10 * time.Second},
-	{kind: hangDeletes, shortest: 5 * time.Second, longest: 15 * time.Second, variants: []string{"delete-message", "delete-session", "remove-runner"}},
+	{kind: hangDeletes, shortest: 5 * time.Second, longest: 15 * time.Second,
+		variants: []string{"delete-message", "delete-session", "remove-runner"}},
 	{kind: failRunners, variants: []string{containerKilled, containerOOM}},
 	// At most 6 s: a runner whose pod is rejected again, 5 s after the first time, waits 10 s for its third attempt.
 	{kind: rejectPods, shortest: 2 * time.Second, longest: 6 * time.Second},
@@ -95,11 +96,14 @@ var profiles = []profile{
 	{kind: slowAPIServer, shortest: 5 * time.Second, longest: 15 * time.Second},
 	{kind: deletePods, variants: []string{podsByHand, podsPreempted}},
 	// Long enough for a second manager to start and to wait for the Lease.
-	{kind: scaleManagers, shortest: 10 * time.Second, longest: 20 * time.Second, variants: []string{scaledByHelm, scaledByHand}},
+	{kind: scaleManagers, shortest: 10 * time.Second, longest: 20 * time.Second,
+		variants: []string{scaledByHelm, scaledByHand}},
 	// Longer than it takes another manager to get the Lease.
-	{kind: cutOffLeader, shortest: 15 * time.Second, longest: 20 * time.Second, variants: []string{leaseHangs, leaseRefused, writesHang}},
+	{kind: cutOffLeader, shortest: 15 * time.Second, longest: 20 * time.Second,
+		variants: []string{leaseHangs, leaseRefused, writesHang}},
 	{kind: wrongClock, variants: []string{managerAhead, managerBehind, listenerAhead, listenerBehind}, untilEnd: true},
-	{kind: countPhantoms, shortest: 5 * time.Second, longest: 40 * time.Second, variants: []string{phantomsConstant, phantomsSwinging}},
+	{kind: countPhantoms, shortest: 5 * time.Second, longest: 40 * time.Second,
+		variants: []string{phantomsConstant, phantomsSwinging}},
 	{kind: forgetRunners},
 }
 
@@ -324,7 +328,8 @@ func (s schedule) newBatches(random *rand.Rand) []batch {
 	for left > 0 {
 		count := min(left, 3+random.IntN(10))
 		batches = append(batches, batch{
-			at: between(random, 0, faultWindow-5*time.Second), durations: jobDurations(random, count, 500*time.Millisecond, 8*time.Second),
+			at:        between(random, 0, faultWindow-5*time.Second),
+			durations: jobDurations(random, count, 500*time.Millisecond, 8*time.Second),
 		})
 		left -= count
 	}
@@ -376,7 +381,9 @@ func (s schedule) audited() bool { return s.seed%2 == 1 }
 // String describes the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's clock is ahead by %s, %s\n",
+	fmt.Fprintf(&text,
+		"seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's clock is "+
+			"ahead by %s, %s\n",
 		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.zeroIsFinal, s.gitHubAhead, s.claims)
 	for _, f := range s.faults {
 		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)

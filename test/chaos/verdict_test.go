@@ -54,7 +54,8 @@ func (w *world) checkSettles() {
 }
 
 // retryPauses are the waits of a runner after its first to fifth attempt that ended without a job.
-var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+var retryPauses = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+	80 * time.Second}
 
 // retryPause returns the longest wait among the present runners: several faults may have hit the same one.
 func (w *world) retryPause() time.Duration {
@@ -114,7 +115,8 @@ func (w *world) checkScalesDown() {
 	if w.schedule.seed%scaleDownEvery != 1 || w.schedule.minRunners == 0 {
 		return
 	}
-	w.patchSet(`{"spec": {"minRunners": 0}}`) // Helm refuses to change what closeSet has changed, but for what is equal already
+	// Helm refuses to change what closeSet has changed, but for what is equal already.
+	w.patchSet(`{"spec": {"minRunners": 0}}`)
 	w.rig.UpgradeSet(rig.DefaultSet, rig.Values{"minRunners": 0})
 	w.checkNothingLeft("scaling down")
 }

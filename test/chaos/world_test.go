@@ -88,7 +88,8 @@ func newWorld(t *testing.T, s schedule) *world {
 		GitHub: fakegithub.Options{
 			JITLatency: jitLatency, PollLength: pollLength, Seed: s.seed, Clock: gitHubClock{ahead: s.gitHubAhead},
 			Rules: fakegithub.Rules{
-				Flow: fakegithub.AutoAssign, SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter, ZeroIsFinal: s.zeroIsFinal,
+				Flow: fakegithub.AutoAssign, SessionLifetime: sessionLifetime, RunnerLostAfter: runnerLostAfter,
+				ZeroIsFinal: s.zeroIsFinal,
 			},
 		},
 	}
@@ -185,7 +186,9 @@ func (w *world) some(pods []types.NamespacedName, percent int) []types.Namespace
 }
 
 // kill kills containers and returns the pods that were hit.
-func (w *world) kill(pods []types.NamespacedName, container string, kill func(*fakenode.Node, types.NamespacedName, string) error) []types.NamespacedName {
+func (w *world) kill(
+	pods []types.NamespacedName, container string, kill func(*fakenode.Node, types.NamespacedName, string) error,
+) []types.NamespacedName {
 	return w.hit(pods, func(pod types.NamespacedName) error { return kill(w.rig.Node, pod, container) })
 }
 

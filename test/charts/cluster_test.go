@@ -22,7 +22,8 @@ func deployController(t *testing.T, cluster *testkube.Cluster, namespace, name s
 	t.Helper()
 	pod := map[string]string{"app": name}
 	object := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: extended(labels, map[string]string{"app.kubernetes.io/part-of": "gha-rs-controller"})},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels: extended(labels, map[string]string{"app.kubernetes.io/part-of": "gha-rs-controller"})},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: pod},
 			Template: corev1.PodTemplateSpec{

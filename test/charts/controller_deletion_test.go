@@ -69,7 +69,8 @@ func TestRestrictedReleasesOfOneNameDoNotMeet(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, watched := range []string{"team-a", "team-b"} {
-		for _, documents := range render(t, controller, "crds: {install: false}\nflags: {watchSingleNamespace: "+watched+"}") {
+		for _, documents := range render(t, controller,
+			"crds: {install: false}\nflags: {watchSingleNamespace: "+watched+"}") {
 			for _, document := range documents {
 				object := decode[unstructured.Unstructured](t, document)
 				key := object.GetKind() + " " + object.GetName()

@@ -53,7 +53,8 @@ func TestDeploymentByDefault(t *testing.T) {
 		"app.kubernetes.io/component": "controller-manager",
 		"app.kubernetes.io/version":   "0.1.0",
 	}))
-	check(t, "pod annotations", got.Spec.Template.Annotations, map[string]string{"kubectl.kubernetes.io/default-container": "manager"})
+	check(t, "pod annotations", got.Spec.Template.Annotations,
+		map[string]string{"kubectl.kubernetes.io/default-container": "manager"})
 	check(t, "replicas", got.Spec.Replicas, ptr.To(int32(1)))
 	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RecreateDeploymentStrategyType)
 	check(t, "pod", got.Spec.Template.Spec, corev1.PodSpec{
@@ -164,7 +165,8 @@ vaults:
 	} {
 		check(t, argument, slices.Contains(got, argument), true)
 	}
-	for _, off := range []string{"vaults: []", "vaults:", "flags: {maxRunnersPerSet: 0, stripForeignFinalizers: true, watchNodes: true, vaultCertificateDirectory: ''}"} {
+	for _, off := range []string{"vaults: []", "vaults:",
+		"flags: {maxRunnersPerSet: 0, stripForeignFinalizers: true, watchNodes: true, vaultCertificateDirectory: ''}"} {
 		check(t, off, manager(t, off).Args, manager(t).Args)
 	}
 }
@@ -200,8 +202,10 @@ func TestMetricsOfListenersOnly(t *testing.T) {
 			"--listener-metrics-addr=:9090", "--listener-metrics-endpoint=/metrics", "--metrics-addr=0", "--pprof-addr=:6060",
 		})
 	}
-	for address, port := range map[string]int32{"127.0.0.1:8080": 8080, "'[2001:db8::1]:9090'": 9090, "'[fe80::1%eth0]:1'": 1, "localhost:65535": 65535} {
-		check(t, "port of "+address, manager(t, "metrics: {controllerManagerAddr: "+address+", "+rest).Ports[0].ContainerPort, port)
+	for address, port := range map[string]int32{"127.0.0.1:8080": 8080, "'[2001:db8::1]:9090'": 9090, "'[fe80::1%eth0]:1'": 1,
+		"localhost:65535": 65535} {
+		check(t, "port of "+address,
+			manager(t, "metrics: {controllerManagerAddr: "+address+", "+rest).Ports[0].ContainerPort, port)
 	}
 }
 
@@ -272,7 +276,8 @@ priorityClassName: system-cluster-critical
 	check(t, "affinity", pod.Affinity.NodeAffinity != nil && pod.Affinity.PodAntiAffinity == nil, true)
 	check(t, "spread", pod.TopologySpreadConstraints[0].TopologyKey, "zone")
 	check(t, "volumes", names(pod.Volumes, func(v corev1.Volume) string { return v.Name }), []string{"tmp", "ca"})
-	check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }), []string{"/tmp", "/ca"})
+	check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }),
+		[]string{"/tmp", "/ca"})
 	check(t, "priority class", pod.PriorityClassName, "system-cluster-critical")
 }
 
@@ -280,7 +285,8 @@ priorityClassName: system-cluster-critical
 // changed, and a scale set could give its listener the same labels.
 func selectorOfPods(deployment appsv1.Deployment) *metav1.LabelSelector {
 	selector := deployment.Spec.Selector.DeepCopy()
-	selector.MatchLabels[v1alpha1.LabelPartOf], selector.MatchLabels[v1alpha1.LabelComponent] = "gha-rs-controller", "controller-manager"
+	selector.MatchLabels[v1alpha1.LabelPartOf], selector.MatchLabels[v1alpha1.LabelComponent] = "gha-rs-controller",
+		"controller-manager"
 	return selector
 }
 
@@ -334,7 +340,8 @@ func TestControllerServiceAccount(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, "serviceAccount: {name: own, annotations: {a: b}}\nlabels: {team: ci}")
 	account := one[corev1.ServiceAccount](t, rendered, "serviceaccount.yaml")
-	check(t, "account", account.Namespace+"/"+account.Name+" "+account.Annotations["a"]+" "+account.Labels["team"], "arc-systems/own b ci")
+	check(t, "account", account.Namespace+"/"+account.Name+" "+account.Annotations["a"]+" "+account.Labels["team"],
+		"arc-systems/own b ci")
 
 	rendered = render(t, controller, "serviceAccount: {create: false, name: own}")
 	check(t, "accounts made", len(rendered["serviceaccount.yaml"]), 0)

@@ -98,7 +98,8 @@ func TestSyncCRDsEscapesTemplates(t *testing.T) {
 		copyFile(t, filepath.Join(controller.directory(), "templates", file),
 			filepath.Join(chartDirectory, "templates", file), 0o644)
 	}
-	if output, err := exec.CommandContext(t.Context(), filepath.Join(directory, "charts", "sync-crds.sh")).CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), filepath.Join(directory, "charts", "sync-crds.sh")).
+		CombinedOutput(); err != nil {
 		t.Fatalf("sync-crds.sh: %v\n%s", err, output)
 	}
 	stdout, stderr, err := helm(t, "template", chartDirectory)

@@ -16,7 +16,8 @@ const metricsOn = "metrics:\n  controllerManagerAddr: \":8080\"\n  listenerAddr:
 func TestMonitoringIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, metricsOn)
-	for _, template := range []string{"podmonitor.yaml", "servicemonitor.yaml", "prometheusrule.yaml", "dashboards.yaml", "metrics_access.yaml"} {
+	for _, template := range []string{"podmonitor.yaml", "servicemonitor.yaml", "prometheusrule.yaml", "dashboards.yaml",
+		"metrics_access.yaml"} {
 		if len(rendered[template]) > 0 {
 			t.Errorf("%s is rendered", template)
 		}
@@ -25,18 +26,21 @@ func TestMonitoringIsOffByDefault(t *testing.T) {
 
 func TestPodMonitorsKeepTheNamespaceOfScaleSets(t *testing.T) {
 	t.Parallel()
-	text := strings.Join(render(t, controller, metricsOn+"monitoring:\n  podMonitor:\n    enabled: true\n    labels: {release: prometheus}\n")["podmonitor.yaml"], "\n")
+	text := strings.Join(render(t, controller, metricsOn+
+		"monitoring:\n  podMonitor:\n    enabled: true\n    labels: {release: prometheus}\n")["podmonitor.yaml"], "\n")
 	if got := strings.Count(text, "kind: PodMonitor"); got != 2 {
 		t.Errorf("%d PodMonitors, want one for the controller and one for listeners", got)
 	}
-	for _, want := range []string{"honorLabels: true", "port: metrics", "release: prometheus", "app.kubernetes.io/component: runner-scale-set-listener"} {
+	for _, want := range []string{"honorLabels: true", "port: metrics", "release: prometheus",
+		"app.kubernetes.io/component: runner-scale-set-listener"} {
 		checkContains(t, text, want)
 	}
 }
 
 func TestServiceMonitorsFindTheirServices(t *testing.T) {
 	t.Parallel()
-	documents := render(t, controller, metricsOn+"monitoring:\n  serviceMonitor:\n    enabled: true\n")["servicemonitor.yaml"]
+	documents := render(t, controller,
+		metricsOn+"monitoring:\n  serviceMonitor:\n    enabled: true\n")["servicemonitor.yaml"]
 	text := strings.Join(documents, "\n")
 	for want, times := range map[string]int{
 		"kind: ServiceMonitor": 2, "kind: Service\n": 2, "clusterIP: None": 2, "honorLabels: true": 2,
@@ -73,19 +77,23 @@ func TestMonitorsHaveTheUsersRules(t *testing.T) {
 	t.Parallel()
 	const rules = "relabelings: [{targetLabel: cluster, replacement: production}], metricRelabelings: [{sourceLabels: [namespace], targetLabel: exported_namespace}]"
 	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
-		text := strings.Join(render(t, controller, metricsOn+"monitoring: {"+kind+": {enabled: true, "+rules+"}}\n")[file], "\n")
-		for _, want := range []string{"    relabelings:\n", "targetLabel: cluster", "    metricRelabelings:\n", "targetLabel: exported_namespace"} {
+		text := strings.Join(render(t, controller,
+			metricsOn+"monitoring: {"+kind+": {enabled: true, "+rules+"}}\n")[file], "\n")
+		for _, want := range []string{"    relabelings:\n", "targetLabel: cluster", "    metricRelabelings:\n",
+			"targetLabel: exported_namespace"} {
 			check(t, kind+" has "+want, strings.Count(text, want), 2)
 		}
 	}
-	checkContains(t, refusal(t, controller, metricsOn+"monitoring: {podMonitor: {enabled: true, relabelings: [{target_label: cluster}]}}\n"), "target_label")
+	checkContains(t, refusal(t, controller,
+		metricsOn+"monitoring: {podMonitor: {enabled: true, relabelings: [{target_label: cluster}]}}\n"), "target_label")
 }
 
 func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	checkContains(t, refusal(t, controller, "monitoring:\n  serviceMonitor:\n    enabled: true\n"),
 		"monitoring.serviceMonitor needs metrics")
-	checkContains(t, refusal(t, controller, metricsOn+"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable only one of them")
+	checkContains(t, refusal(t, controller, metricsOn+
+		"monitoring:\n  serviceMonitor: {enabled: true}\n  podMonitor: {enabled: true}\n"), "enable only one of them")
 }
 
 // Without the manager's metrics HarrierManagerDown would fire for ever.
@@ -102,7 +110,8 @@ func TestAlertsThatCannotWorkAreRefused(t *testing.T) {
 func TestManagerDownIsAboutTheReleasesManager(t *testing.T) {
 	t.Parallel()
 	expression := func(monitoring string) string {
-		text := render(t, controller, metricsOn+"monitoring: {prometheusRule: {enabled: true}"+monitoring+"}\n")["prometheusrule.yaml"][0]
+		text := render(t, controller,
+			metricsOn+"monitoring: {prometheusRule: {enabled: true}"+monitoring+"}\n")["prometheusrule.yaml"][0]
 		return regexp.MustCompile(`expr: (absent.*)`).FindStringSubmatch(text)[1]
 	}
 	check(t, "without a monitor", expression(""), "absent(gha_controller_build_info)")
@@ -118,7 +127,8 @@ func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	const secure = metricsOn + "  secure: true\n"
 	roles := func(values string) int { return len(render(t, controller, values)["metrics_access.yaml"]) }
-	if alone, monitored := roles(secure), roles(secure+"monitoring:\n  podMonitor:\n    enabled: true\n"); alone != 3 || monitored != 6 {
+	if alone, monitored := roles(secure),
+		roles(secure+"monitoring:\n  podMonitor:\n    enabled: true\n"); alone != 3 || monitored != 6 {
 		t.Errorf("%d objects, %d with a monitor, want 3 and 6", alone, monitored)
 	}
 	rendered := render(t, controller, secure+"  certificateSecret: cert\nmonitoring:\n  podMonitor:\n    enabled: true\n")
@@ -129,7 +139,8 @@ func TestSecureMetrics(t *testing.T) {
 	if strings.Contains(monitors[1], "https") {
 		t.Error("listeners are read by HTTPS, which they don't serve")
 	}
-	for _, want := range []string{"--metrics-secure", "--metrics-cert-path=/metrics-certificate", `secretName: "cert"`, "mountPath: /metrics-certificate"} {
+	for _, want := range []string{"--metrics-secure", "--metrics-cert-path=/metrics-certificate", `secretName: "cert"`,
+		"mountPath: /metrics-certificate"} {
 		checkContains(t, rendered["deployment.yaml"][0], want)
 	}
 }
@@ -149,13 +160,15 @@ func TestSecureMetricsOfReleasesOfOneName(t *testing.T) {
 	check(t, "of all namespaces", names(""), []string{"ServiceAccount reader", "Secret reader",
 		"ClusterRole auth", "ClusterRole reader", "ClusterRoleBinding auth", "ClusterRoleBinding reader"})
 	check(t, "of one", names(singleNamespace), []string{"ServiceAccount reader", "Secret reader",
-		"ClusterRole auth.team-a", "ClusterRole reader.team-a", "ClusterRoleBinding auth.team-a", "ClusterRoleBinding reader.team-a"})
+		"ClusterRole auth.team-a", "ClusterRole reader.team-a", "ClusterRoleBinding auth.team-a",
+		"ClusterRoleBinding reader.team-a"})
 }
 
 // The bindings have the names of the roles, and of an existing account.
 func TestSecureMetricsBindings(t *testing.T) {
 	t.Parallel()
-	documents := render(t, controller, metricsOn+"  secure: true\nmonitoring: {podMonitor: {enabled: true}}\n", singleNamespace)["metrics_access.yaml"]
+	documents := render(t, controller, metricsOn+"  secure: true\nmonitoring: {podMonitor: {enabled: true}}\n",
+		singleNamespace)["metrics_access.yaml"]
 	for _, i := range []int{4, 5} {
 		bound := decode[rbacv1.ClusterRoleBinding](t, documents[i])
 		check(t, "role", bound.RoleRef.Name, bound.Name)
@@ -166,7 +179,9 @@ func TestSecureMetricsBindings(t *testing.T) {
 
 func TestAlertsLinkToTheRunbook(t *testing.T) {
 	t.Parallel()
-	text := strings.Join(render(t, controller, metricsOn+"monitoring:\n  prometheusRule:\n    enabled: true\n    runbookUrl: https://wiki.example.com/harrier\n")["prometheusrule.yaml"], "\n")
+	text := strings.Join(render(t, controller,
+		metricsOn+
+			"monitoring:\n  prometheusRule:\n    enabled: true\n    runbookUrl: https://wiki.example.com/harrier\n")["prometheusrule.yaml"], "\n")
 	checkContains(t, text, "runbook_url: https://wiki.example.com/harrier#harrierlistenerdeaf")
 	if strings.Contains(text, "RUNBOOK#") {
 		t.Error("an alert links nowhere")
@@ -175,7 +190,8 @@ func TestAlertsLinkToTheRunbook(t *testing.T) {
 
 func TestDashboardsAreAConfigMap(t *testing.T) {
 	t.Parallel()
-	got := one[corev1.ConfigMap](t, render(t, controller, "monitoring:\n  dashboards:\n    enabled: true\n"), "dashboards.yaml")
+	got := one[corev1.ConfigMap](t, render(t, controller, "monitoring:\n  dashboards:\n    enabled: true\n"),
+		"dashboards.yaml")
 	if len(got.Data) != 3 || got.Labels["grafana_dashboard"] != "1" {
 		t.Errorf("%d dashboards with labels %v, want three with the sidecar's", len(got.Data), got.Labels)
 	}
@@ -183,11 +199,14 @@ func TestDashboardsAreAConfigMap(t *testing.T) {
 
 func TestLabelsOfListenersMetricsAndPodsAreFlags(t *testing.T) {
 	t.Parallel()
-	got := strings.Join(manager(t, metricsOn+"  listenerLabels: arc\nflags:\n  jobPodMetadata: false\n  jobPodProtection: false\n").Args, " ")
-	for _, want := range []string{"--listener-metrics-labels=arc", "--job-pod-metadata=false", "--job-pod-protection=false"} {
+	got := strings.Join(manager(t,
+		metricsOn+"  listenerLabels: arc\nflags:\n  jobPodMetadata: false\n  jobPodProtection: false\n").Args, " ")
+	for _, want := range []string{"--listener-metrics-labels=arc", "--job-pod-metadata=false",
+		"--job-pod-protection=false"} {
 		checkContains(t, got, want)
 	}
-	if args := strings.Join(manager(t).Args, " "); strings.Contains(args, "job-pod") || strings.Contains(args, "metrics-labels") {
+	if args := strings.Join(manager(t).Args, " "); strings.Contains(args, "job-pod") ||
+		strings.Contains(args, "metrics-labels") {
 		t.Errorf("args by default %s", args)
 	}
 }

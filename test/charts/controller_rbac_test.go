@@ -192,7 +192,8 @@ func TestControllerEventRoles(t *testing.T) {
 			check(t, "rules", rules(role.Rules), events)
 		}
 		check(t, "namespaces of roles", names(roles, func(r rbacv1.Role) string { return r.Namespace }), test.want)
-		check(t, "namespaces of bindings", names(bindings, func(b rbacv1.RoleBinding) string { return b.Namespace }), test.want)
+		check(t, "namespaces of bindings",
+			names(bindings, func(b rbacv1.RoleBinding) string { return b.Namespace }), test.want)
 	}
 }
 

@@ -27,7 +27,8 @@ func TestConvertedValues(t *testing.T) {
 	for _, file := range manifests {
 		directory := t.TempDir()
 		var output bytes.Buffer
-		if code := doctor.Main(context.Background(), []string{"convert", "-f", file, "-d", directory}, &output, &output); code == doctor.ExitUnable {
+		if code := doctor.Main(context.Background(), []string{"convert", "-f", file, "-d", directory}, &output,
+			&output); code == doctor.ExitUnable {
 			t.Errorf("%s: %s", file, output.String())
 			continue
 		}

@@ -75,7 +75,8 @@ func TestLint(t *testing.T) {
 	for _, test := range []struct {
 		chart  chart
 		values []string
-	}{{controller, nil}, {controller, []string{"controller-all"}}, {scaleSet, []string{"scale-set-all"}}, {scaleSet, []string{"scale-set-dind"}}} {
+	}{{controller, nil}, {controller, []string{"controller-all"}}, {scaleSet, []string{"scale-set-all"}},
+		{scaleSet, []string{"scale-set-dind"}}} {
 		arguments := []string{"lint", "--strict", test.chart.directory()}
 		for _, name := range test.values {
 			arguments = append(arguments, "--values", filepath.Join("testdata", name+".yaml"))

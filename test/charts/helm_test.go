@@ -118,7 +118,8 @@ func render(t *testing.T, c chart, values ...string) manifests {
 	}
 	for _, said := range validated(t, c, values) {
 		// A bare helm template takes a set without the volume; an installation doesn't.
-		if ofChart := said.Reason == "InvalidValues" || said.Reason == "UnknownValue"; ofChart && !strings.Contains(said.Message, "kubernetesModeWorkVolumeClaim is required") {
+		if ofChart := said.Reason == "InvalidValues" || said.Reason == "UnknownValue"; ofChart &&
+			!strings.Contains(said.Message, "kubernetesModeWorkVolumeClaim is required") {
 			t.Errorf("helm takes the values, but manager validate says: %s\n%s", said.Message, strings.Join(values, "\n"))
 		}
 	}

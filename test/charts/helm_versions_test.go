@@ -127,7 +127,8 @@ func TestUpgradeAfterAPatch(t *testing.T) {
 		helm := installer{cluster: cluster, version: version}
 		for _, inValues := range []bool{true, false} {
 			namespace := cluster.NewNamespace(t)
-			release := []string{"set", scaleSet.directory(), "--namespace", namespace, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s",
+			release := []string{"set", scaleSet.directory(), "--namespace", namespace, "--set",
+				"githubConfigUrl=https://github.com/actions,githubConfigSecret=s",
 				"--set", "controllerServiceAccount.name=arc,controllerServiceAccount.namespace=arc-system"}
 			upgrade := append([]string{"upgrade"}, release...)
 			if inValues {

@@ -40,8 +40,10 @@ func TestTheLedgerIsNoController(t *testing.T) {
 	check(t, "objects by default", len(render(t, controller)["history.yaml"]), 0)
 	rendered := render(t, controller, ledger)
 	deployment, manager := historyOf(t, rendered), one[appsv1.Deployment](t, rendered, "deployment.yaml")
-	check(t, "part-of", deployment.Labels["app.kubernetes.io/part-of"] == manager.Labels["app.kubernetes.io/part-of"], false)
-	check(t, "what the doctor finds it by", deployment.Labels["app.kubernetes.io/part-of"]+" "+deployment.Labels["app.kubernetes.io/component"],
+	check(t, "part-of", deployment.Labels["app.kubernetes.io/part-of"] == manager.Labels["app.kubernetes.io/part-of"],
+		false)
+	check(t, "what the doctor finds it by",
+		deployment.Labels["app.kubernetes.io/part-of"]+" "+deployment.Labels["app.kubernetes.io/component"],
 		"harrier history")
 	selects := func(d appsv1.Deployment, pod map[string]string) bool {
 		return labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(pod))
@@ -129,12 +131,14 @@ func TestTheLedgerRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// Where the chart's monitors are on, they find the ledger's metrics at the port of its pods, and only if there is a ledger.
+// Where the chart's monitors are on, they find the ledger's metrics at the port of its pods, and only if there is a
+// ledger.
 func TestMonitorsReadTheLedger(t *testing.T) {
 	t.Parallel()
 	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
 		on := metricsOn + "monitoring: {" + kind + ": {enabled: true}}\n"
-		check(t, kind+" without a ledger", strings.Contains(strings.Join(render(t, controller, on)[file], ""), "ledger"), false)
+		check(t, kind+" without a ledger",
+			strings.Contains(strings.Join(render(t, controller, on)[file], ""), "ledger"), false)
 		rendered := render(t, controller, on, ledger)
 		pod := labels.Set(historyOf(t, rendered).Spec.Template.Labels)
 		found := 0
@@ -144,7 +148,8 @@ func TestMonitorsReadTheLedger(t *testing.T) {
 				continue
 			}
 			found++
-			path := map[string][]string{"PodMonitor": {"spec", "selector", "matchLabels"}, "Service": {"spec", "selector"}}[monitor.GetKind()]
+			path := map[string][]string{"PodMonitor": {"spec", "selector", "matchLabels"},
+				"Service": {"spec", "selector"}}[monitor.GetKind()]
 			if path == nil {
 				checkContains(t, document, "port: http")
 				continue

@@ -54,7 +54,8 @@ func awaitKind(t *testing.T, cluster *testkube.Cluster) {
 			}
 		}
 		return served, err
-	}, time.Minute, 100*time.Millisecond).Should(gomega.ContainElement("autoscalingrunnersets.actions.github.com/v1alpha1"))
+	}, time.Minute, 100*time.Millisecond).
+		Should(gomega.ContainElement("autoscalingrunnersets.actions.github.com/v1alpha1"))
 }
 
 func installInEveryMode(t *testing.T, helm installer, system string) {
@@ -124,7 +125,8 @@ func scaleSetWithFinalizers(t *testing.T) string {
 		t.Fatal(err)
 	}
 	const before = "name: {{ .name | quote }}\n"
-	const finalizer = before + `{{- if ne .kind "autoscalingRunnerSet" }}` + "\nfinalizers: [actions.github.com/cleanup-protection]\n{{- end }}\n"
+	const finalizer = before + `{{- if ne .kind "autoscalingRunnerSet" }}` +
+		"\nfinalizers: [actions.github.com/cleanup-protection]\n{{- end }}\n"
 	write(t, file, strings.Replace(string(content), before, finalizer, 1), 0o644)
 	check(t, "chart has the finalizer", strings.Contains(string(content), before), true)
 	return directory
@@ -159,7 +161,8 @@ func refusesToInstallOverDeletion(t *testing.T, helm installer) {
 	for _, command := range [][]string{{"install"}, {"upgrade", "--install"}, {"install", "--dry-run=server"}} {
 		checkContains(t, helm.refused(t, append(command, release...)...), wait)
 	}
-	helm.succeed(t, append([]string{"template", "--set", "controllerServiceAccount.name=a,controllerServiceAccount.namespace=a"}, release...)...)
+	helm.succeed(t, append([]string{"template", "--set",
+		"controllerServiceAccount.name=a,controllerServiceAccount.namespace=a"}, release...)...)
 	helm.succeed(t, append([]string{"install"}, append(release, "--set", "runnerScaleSetName=other")...)...)
 	helm.succeed(t, "uninstall", "set", "--namespace", runners)
 	patch("null")
@@ -191,9 +194,10 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 		return rbacv1.PolicyRule{APIGroups: []string{"actions.github.com"}, Resources: []string{resource}, Verbs: verbs}
 	}
 	// A Role may only grant rights of its author, so the controller needs the listener's rights.
-	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"}, Rules: []rbacv1.PolicyRule{
-		rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
-	}}
+	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"},
+		Rules: []rbacv1.PolicyRule{
+			rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
+		}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "i"}}},
@@ -205,7 +209,8 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 		}
 	}
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}} {
-		if err := account.List(t.Context(), list, client.InNamespace(runners), client.MatchingLabels{"runner-pod": "runner"}); err != nil {
+		if err := account.List(t.Context(), list, client.InNamespace(runners),
+			client.MatchingLabels{"runner-pod": "runner"}); err != nil {
 			t.Errorf("the controller may not look for what container hooks left: %v", err)
 		}
 	}
@@ -233,7 +238,8 @@ func awaitBindings(t *testing.T, account client.Client, namespaces ...string) {
 		"list":   func() error { return account.List(t.Context(), &corev1.PodList{}, client.InNamespace(runners)) },
 		"delete": func() error { return client.IgnoreNotFound(account.Delete(t.Context(), pod.DeepCopy())) },
 		"patch": func() error {
-			return client.IgnoreNotFound(account.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte("{}"))))
+			return client.IgnoreNotFound(account.Patch(t.Context(), pod.DeepCopy(),
+				client.RawPatch(types.MergePatchType, []byte("{}"))))
 		},
 	} {
 		gomega.NewWithT(t).Eventually(request, time.Minute).Should(gomega.Succeed(), "the controller may not %s pods", verb)
@@ -244,7 +250,8 @@ func event(namespace string) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, GenerateName: "event-"},
 		EventTime:           metav1.NowMicro(),
-		ReportingController: "controller", ReportingInstance: "instance", Action: "Test", Reason: "Tested", Type: corev1.EventTypeNormal,
+		ReportingController: "controller", ReportingInstance: "instance", Action: "Test", Reason: "Tested",
+		Type:      corev1.EventTypeNormal,
 		Regarding: corev1.ObjectReference{Namespace: namespace, Kind: "Pod", Name: "runner"},
 	}
 }
@@ -259,7 +266,8 @@ func checkGone(t *testing.T, cluster *testkube.Cluster, namespace string) {
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		if err := cluster.Client().List(t.Context(), list, client.InNamespace(namespace), client.HasLabels{"actions.github.com/scale-set-name"}); err != nil {
+		if err := cluster.Client().List(t.Context(), list, client.InNamespace(namespace),
+			client.HasLabels{"actions.github.com/scale-set-name"}); err != nil {
 			t.Fatal(err)
 		}
 		check(t, "left of "+kind.Kind, len(list.Items), 0)

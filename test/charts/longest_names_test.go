@@ -60,7 +60,8 @@ func TestNamesMadeFromLongOnesFit(t *testing.T) {
 		for _, values := range []string{"", mode("kubernetes"), mode("kubernetes-novolume"), hookTemplate} {
 			checkLengths(t, render(t, scaleSet, minimal, "runnerScaleSetName: "+name, values))
 		}
-		account := one[object](t, render(t, scaleSet, minimal, "runnerScaleSetName: "+name), "no_permission_serviceaccount.yaml").Metadata.Name
+		account := one[object](t, render(t, scaleSet, minimal, "runnerScaleSetName: "+name),
+			"no_permission_serviceaccount.yaml").Metadata.Name
 		if usual := name + "-gha-rs-no-permission"; len(usual) <= 63 {
 			check(t, "account", account, usual)
 		}
@@ -70,7 +71,8 @@ func TestNamesMadeFromLongOnesFit(t *testing.T) {
 		check(t, "named account", set.Annotations["actions.github.com/cleanup-no-permission-service-account-name"], account)
 	}
 	check(t, "different accounts", len(accounts), 10)
-	for _, other := range []string{strings.Repeat("a", 44) + "b", strings.Repeat("a", 30) + "." + strings.Repeat("a", 14), strings.Repeat("a-", 22) + "a"} {
+	for _, other := range []string{strings.Repeat("a", 44) + "b", strings.Repeat("a", 30) + "." + strings.Repeat("a", 14),
+		strings.Repeat("a-", 22) + "a"} {
 		checkLengths(t, render(t, scaleSet, minimal, "runnerScaleSetName: "+other, hookTemplate))
 	}
 }
@@ -80,7 +82,8 @@ func checkLengths(t *testing.T, rendered manifests) {
 	t.Helper()
 	for file, documents := range rendered {
 		for _, document := range documents {
-			if name := decode[object](t, document).Metadata.Name; len(name) > 63 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			if name := decode[object](t, document).Metadata.Name; len(name) > 63 ||
+				len(validation.IsDNS1123Subdomain(name)) > 0 {
 				t.Errorf("%s: %s has %d characters", file, name, len(name))
 			}
 		}

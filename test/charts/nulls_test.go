@@ -79,7 +79,8 @@ func TestMapsOfNulls(t *testing.T) {
 	} {
 		checkNulls(t, scaleSet, minimal+values, minimal)
 	}
-	const vault = minimal + "keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c, certificatePath: p, " +
+	const vault = minimal +
+		"keyVault: {type: azure_key_vault, azureKeyVault: {url: u, tenantId: t, clientId: c, certificatePath: p, " +
 		"proxy: {http: {url: 'http://proxy'}}}, proxy: %s}"
 	checkNulls(t, scaleSet, fmt.Sprintf(vault, "{http: null, noProxy: null}"), fmt.Sprintf(vault, "{}"))
 }

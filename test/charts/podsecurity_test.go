@@ -71,7 +71,8 @@ func productPods(t *testing.T) map[string]corev1.PodSpec {
 	}
 	// The golden pods of the controller: it makes these.
 	for _, name := range []string{"plain", "proxy"} {
-		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "listenerpod", "testdata", name+".yaml"))
+		content, err := os.ReadFile(filepath.Join(root, "internal", "controller", "autoscalinglistener", "listenerpod",
+			"testdata", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

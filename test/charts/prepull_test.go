@@ -35,7 +35,9 @@ func TestPrepullHasTheRunnersImages(t *testing.T) {
 		check(t, "images with "+values, imagesOf(prepull(t, values)), want)
 	}
 	check(t, "without being enabled", len(renderSet(t, scaleSet, "prepull: {images: [job]}")["prepull.yaml"]), 0)
-	checkContains(t, refusal(t, scaleSet, minimal, "prepull: {enabled: true}\ntemplate: {spec: {nodeSelector: {kubernetes.io/os: windows}}}"), "the runners are on Windows")
+	checkContains(t, refusal(t, scaleSet, minimal,
+		"prepull: {enabled: true}\ntemplate: {spec: {nodeSelector: {kubernetes.io/os: windows}}}"),
+		"the runners are on Windows")
 }
 
 func TestPrepullIsWhereRunnersMayBe(t *testing.T) {
@@ -105,7 +107,8 @@ variants:
 func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	t.Parallel()
 	cluster := testkube.Shared(t)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted-prepull", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "restricted-prepull",
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "default"}}
 	for _, object := range []client.Object{namespace, account} {
 		if err := client.IgnoreAlreadyExists(cluster.Client().Create(t.Context(), object)); err != nil {
@@ -130,7 +133,8 @@ func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	}
 	check(t, "label of the user's", set.Spec.Template.Labels["team"], "ci")
 	budget := one[policyv1.PodDisruptionBudget](t, renderSet(t, scaleSet, values), "poddisruptionbudget.yaml")
-	if selector, err = metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil || selector.Matches(labels.Set(set.Spec.Template.Labels)) {
+	if selector, err = metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil ||
+		selector.Matches(labels.Set(set.Spec.Template.Labels)) {
 		t.Errorf("its pods are protected as if they were runners: %v", err)
 	}
 }

@@ -82,7 +82,8 @@ func TestPriorityOfRequests(t *testing.T) {
 	own := func(part, level string) counted {
 		return counted{"arc-gha-rs-controller-" + part + "." + runners, "arc-gha-rs-controller-" + level + "." + runners}
 	}
-	manager, listener := testkube.ServiceAccountUser(system, "arc-gha-rs-controller"), testkube.ServiceAccountUser(system, "l")
+	manager, listener := testkube.ServiceAccountUser(system, "arc-gha-rs-controller"),
+		testkube.ServiceAccountUser(system, "l")
 	other, everybody := testkube.ServiceAccountUser(runners, "default"), counted{"service-accounts", "workload-low"}
 	lease, byManager, byListener := own("lease", "urgent"), own("manager", "manager"), own("listeners", "urgent")
 	for name, test := range map[string]struct {
@@ -114,7 +115,8 @@ func TestPriorityOfRequests(t *testing.T) {
 
 	release.succeed(t, "uninstall", "arc", "--namespace", system, "--no-hooks") // nothing runs the check's Job here
 	ofRelease := func(object client.Object) bool { return object.GetLabels()["app.kubernetes.io/namespace"] == system }
-	for _, list := range []client.ObjectList{&flowcontrolv1.FlowSchemaList{}, &flowcontrolv1.PriorityLevelConfigurationList{}} {
+	for _, list := range []client.ObjectList{&flowcontrolv1.FlowSchemaList{},
+		&flowcontrolv1.PriorityLevelConfigurationList{}} {
 		check(t, "left of the release", listed(t, cluster, list, ofRelease), "")
 	}
 }

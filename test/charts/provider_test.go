@@ -23,7 +23,8 @@ func TestDindOnProvidersVersion(t *testing.T) {
 		`{"major": "1", "minor": "33+", "gitVersion": "v1.33.4-eks-1234567"}`)
 	live := scaleSet.with("--dry-run=server", "--kubeconfig", kubeconfig)
 	pod := runnerSet(t, live, mode("dind")).Spec.Template.Spec
-	check(t, "init containers", names(pod.InitContainers, func(c corev1.Container) string { return c.Name }), []string{"init-dind-externals", "dind"})
+	check(t, "init containers", names(pod.InitContainers, func(c corev1.Container) string { return c.Name }),
+		[]string{"init-dind-externals", "dind"})
 	render(t, controller.with("--dry-run=server", "--kubeconfig", kubeconfig), "crds: {install: false}")
 }
 

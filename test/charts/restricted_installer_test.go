@@ -34,7 +34,8 @@ func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	}
 	_, refusal, _ = helm(t, append(set, "--kubeconfig", installer)...)
 	checkContains(t, refusal, `cannot list resource "deployments" in API group "apps" at the cluster scope`)
-	succeed(append(set, "--set", "controllerServiceAccount.name=arc-gha-rs-controller,controllerServiceAccount.namespace="+system)...)
+	succeed(append(set, "--set",
+		"controllerServiceAccount.name=arc-gha-rs-controller,controllerServiceAccount.namespace="+system)...)
 	succeed("uninstall", "set", "--namespace", runners)
 	succeed("uninstall", "arc", "--namespace", system, "--no-hooks") // nothing runs the check's Job here
 }

@@ -74,7 +74,8 @@ func TestRollbackOfTheCRDsAlone(t *testing.T) {
 		for _, name := range []string{"set", "set-big"} {
 			written := before.DeepCopy()
 			written.SetName(name)
-			status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"currentRunners":1,"pendingEphemeralRunners":0,"runningEphemeralRunners":1,"failedEphemeralRunners":0}}`))
+			status := client.RawPatch(types.MergePatchType,
+				[]byte(`{"status":{"currentRunners":1,"pendingEphemeralRunners":0,"runningEphemeralRunners":1,"failedEphemeralRunners":0}}`))
 			if err := helm.cluster.Client().Status().Patch(t.Context(), written, status); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +136,8 @@ func upgraded(t *testing.T, helm installer) *releases {
 	set := []string{"--namespace", r.runners, "--set", "githubConfigUrl=https://github.com/actions"}
 	helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", r.system)
 	awaitKind(t, helm.cluster)
-	helm.succeed(t, append([]string{"install", "set", earlierSetChart(t), "--set", "githubConfigSecret.github_token=t,protectRunners=None"}, set...)...)
+	helm.succeed(t, append([]string{"install", "set", earlierSetChart(t), "--set",
+		"githubConfigSecret.github_token=t,protectRunners=None"}, set...)...)
 	r.before = r.objects(t)
 	helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", r.system)
 	r.awaitFields(t, true)

@@ -18,7 +18,8 @@ var quoted = map[string]string{"build": "12345678", "spot": "true", "part": "1.5
 
 func TestControllersMapsAreStrings(t *testing.T) {
 	t.Parallel()
-	rendered := render(t, controller, "labels: "+unquoted, "serviceAccount: {annotations: "+unquoted+"}", "podAnnotations: "+unquoted,
+	rendered := render(t, controller, "labels: "+unquoted, "serviceAccount: {annotations: "+unquoted+"}",
+		"podAnnotations: "+unquoted,
 		"podLabels: "+unquoted, "nodeSelector: "+unquoted)
 	got, plain := one[appsv1.Deployment](t, rendered, "deployment.yaml"), deployment(t)
 	pod, plainPod := got.Spec.Template, plain.Spec.Template
@@ -37,8 +38,9 @@ func TestControllersMapsAreStrings(t *testing.T) {
 func TestMonitoringsMapsAreStrings(t *testing.T) {
 	t.Parallel()
 	const metrics = "metrics: {controllerManagerAddr: ':8080', listenerAddr: ':8080', listenerEndpoint: /metrics}"
-	rendered := render(t, controller, metrics, "monitoring: {podMonitor: {enabled: true, labels: "+unquoted+"}, prometheusRule: {enabled: true, labels: "+
-		unquoted+"}, dashboards: {enabled: true, labels: "+unquoted+", annotations: "+unquoted+"}}")
+	rendered := render(t, controller, metrics,
+		"monitoring: {podMonitor: {enabled: true, labels: "+unquoted+"}, prometheusRule: {enabled: true, labels: "+
+			unquoted+"}, dashboards: {enabled: true, labels: "+unquoted+", annotations: "+unquoted+"}}")
 	for _, file := range []string{"podmonitor.yaml", "prometheusrule.yaml", "dashboards.yaml"} {
 		got := decode[object](t, rendered[file][0]).Metadata
 		for key, value := range quoted {
@@ -55,7 +57,8 @@ func TestMonitoringsMapsAreStrings(t *testing.T) {
 func TestControllersMapsOfNulls(t *testing.T) {
 	t.Parallel()
 	const none = "{gone: null}"
-	values := "labels: " + none + "\nserviceAccount: {annotations: " + none + "}\npodAnnotations: " + none + "\npodLabels: " + none + "\nnodeSelector: " + none
+	values := "labels: " + none + "\nserviceAccount: {annotations: " + none + "}\npodAnnotations: " + none +
+		"\npodLabels: " + none + "\nnodeSelector: " + none
 	got, _, err := controller.template(t, values)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +69,8 @@ func TestControllersMapsOfNulls(t *testing.T) {
 
 func TestControllersNamesOfDigits(t *testing.T) {
 	t.Parallel()
-	rendered := render(t, controller, "{fullnameOverride: 20261121, namespaceOverride: 20261122, flags: {watchSingleNamespace: 20261123}, image: {tag: 20261124}}")
+	rendered := render(t, controller,
+		"{fullnameOverride: 20261121, namespaceOverride: 20261122, flags: {watchSingleNamespace: 20261123}, image: {tag: 20261124}}")
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
 	pod := got.Spec.Template.Spec
 	check(t, "name", got.Namespace+"/"+got.Name, "20261122/20261121")
@@ -97,7 +101,8 @@ func TestScaleSetsNamesOfDigits(t *testing.T) {
 	check(t, "label", set.Labels["actions.github.com/scale-set-name"], "20261121")
 	check(t, "role", one[rbacv1.Role](t, rendered, "manager_role.yaml").Name, "20261121-gha-rs-manager")
 	for _, given := range []string{"{name: '20261125', namespace: '20261126'}", "{name: 20261125, namespace: 20261126}"} {
-		bound := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, "controllerServiceAccount: "+given), "manager_role_binding.yaml")
+		bound := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, "controllerServiceAccount: "+given),
+			"manager_role_binding.yaml")
 		check(t, "bound account", bound.Subjects[0].Namespace+"/"+bound.Subjects[0].Name, "20261126/20261125")
 	}
 	notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", minimal, values)
@@ -125,7 +130,8 @@ func TestNotesDrainASetWithSchedules(t *testing.T) {
 	const limits, without = " --set minRunners=0 --set maxRunners=0", " --set-json 'schedules=[]'"
 	checkContains(t, notes(t, schedules), limits+without+"\n")
 	checkContains(t, notes(t), limits+"\n")
-	rendered, stderr, err := scaleSet.with("--set", "minRunners=0", "--set", "maxRunners=0", "--set-json", "schedules=[]").template(t, minimal, schedules)
+	rendered, stderr, err := scaleSet.with("--set", "minRunners=0", "--set", "maxRunners=0", "--set-json", "schedules=[]").
+		template(t, minimal, schedules)
 	if err != nil {
 		t.Fatal(stderr)
 	}
@@ -144,7 +150,8 @@ func TestNotesOfKubernetesModes(t *testing.T) {
 		if err != nil {
 			t.Fatal(stderr)
 		}
-		for _, way := range []string{"when it is uninstalled fail", "an upgrade sets another containerMode.type or template.spec.serviceAccountName"} {
+		for _, way := range []string{"when it is uninstalled fail",
+			"an upgrade sets another containerMode.type or template.spec.serviceAccountName"} {
 			check(t, way+" with "+values, strings.Contains(strings.Join(strings.Fields(notes), " "), way), warns)
 		}
 	}

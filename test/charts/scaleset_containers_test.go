@@ -90,7 +90,8 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 			for _, list := range []string{"containers", "initContainers"} {
 				t.Run(fmt.Sprintf("%s under %s %d", name, list, number), func(t *testing.T) {
 					t.Parallel()
-					values := fmt.Sprintf("template: {spec: {volumes: [{name: mine, emptyDir: {}}], %s: [{name: %s, %s}]}}", list, name, change.fields)
+					values := fmt.Sprintf("template: {spec: {volumes: [{name: mine, emptyDir: {}}], %s: [{name: %s, %s}]}}", list,
+						name, change.fields)
 					want := dindPod()
 					want.Volumes = append(want.Volumes, emptyDir("mine"))
 					change.want(&want.InitContainers[index])
@@ -154,12 +155,15 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 		got := runnerPod(t, mode(name), "template: {spec: {containers: [{name: runner, workingDir: /w}], "+
 			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], workingDir: /w}]}}")
 		check(t, "containers in mode "+name, got.Containers, append(want, corev1.Container{Name: "other", Image: "i"})[:1])
-		alone := runnerPod(t, mode(name), "template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
+		alone := runnerPod(t, mode(name),
+			"template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
 		check(t, "image and command in the other list in mode "+name,
 			fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
 		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "), false)
-		own := runnerPod(t, mode(name), "template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
-		check(t, "beside another in mode "+name, names(own.Containers, func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
+		own := runnerPod(t, mode(name),
+			"template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
+		check(t, "beside another in mode "+name, names(own.Containers,
+			func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
 	}
 }
 

@@ -25,7 +25,8 @@ const hookVariable = "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE"
 // The template of job pods becomes a file beside the container hooks, and a variable tells them its path.
 func TestHookTemplate(t *testing.T) {
 	t.Parallel()
-	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s", "kubernetes-novolume": "/home/runner/k8s-novolume"} {
+	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s",
+		"kubernetes-novolume": "/home/runner/k8s-novolume"} {
 		rendered := renderSet(t, scaleSet, hookTemplate, mode(containerMode))
 		config := one[corev1.ConfigMap](t, rendered, "hook_extension.yaml")
 		check(t, "name", config.Name, "test-runners-gha-rs-hook-extension")
@@ -86,7 +87,8 @@ func TestJobPodsAreProtectedWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
 	const claim = "containerMode: {kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce]}}"
-	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s", "kubernetes-novolume": "/home/runner/k8s-novolume"} {
+	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s",
+		"kubernetes-novolume": "/home/runner/k8s-novolume"} {
 		rendered := renderSet(t, cluster, mode(containerMode), claim)
 		check(t, "template", jobPods(t, rendered), protection("test-runners"))
 		set := one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml")
@@ -132,14 +134,16 @@ func TestNotesOnKubernetesModes(t *testing.T) {
 // The manager deletes the Jobs that hooks leave, and may do so only where they create any.
 func TestManagerMayDeleteJobsInModeKubernetes(t *testing.T) {
 	t.Parallel()
-	for containerMode, want := range map[string]bool{"kubernetes": true, "kubernetes-novolume": false, "dind": false, "none": false} {
+	for containerMode, want := range map[string]bool{"kubernetes": true, "kubernetes-novolume": false, "dind": false,
+		"none": false} {
 		role := one[rbacv1.Role](t, renderSet(t, scaleSet, mode(containerMode)), "manager_role.yaml")
 		rule := rbacv1.PolicyRule{
 			APIGroups: []string{"batch"},
 			Resources: []string{"jobs"},
 			Verbs:     []string{"delete", "list"},
 		}
-		check(t, containerMode, slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }), want)
+		check(t, containerMode, slices.ContainsFunc(role.Rules,
+			func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, rule) }), want)
 	}
 }
 
@@ -156,7 +160,8 @@ func checkHookFile(t *testing.T, pod corev1.PodSpec, directory, configMap, key s
 // A user's own template replaces the chart's.
 func TestHookTemplateOfTheUser(t *testing.T) {
 	t.Parallel()
-	pod := runnerPod(t, hookTemplate, "template: {spec: {containers: [{name: runner, image: i, env: [{name: "+hookVariable+", value: /mine.yaml}]}]}}")
+	pod := runnerPod(t, hookTemplate,
+		"template: {spec: {containers: [{name: runner, image: i, env: [{name: "+hookVariable+", value: /mine.yaml}]}]}}")
 	check(t, "variable", pod.Containers[0].Env[0], corev1.EnvVar{Name: hookVariable, Value: "/mine.yaml"})
 	for _, variable := range pod.Containers[0].Env[1:] {
 		check(t, "given again", variable.Name == hookVariable, false)
@@ -168,7 +173,8 @@ func TestHookTemplateOfTheUser(t *testing.T) {
 func TestHookTemplateChangesThePodTemplate(t *testing.T) {
 	t.Parallel()
 	const changed = `containerMode: {kubernetesModeHookTemplate: {metadata: {labels: {team: other}}}}`
-	first, same := runnerSet(t, scaleSet, hookTemplate).Spec.Template, runnerSet(t, scaleSet, hookTemplate, "maxRunners: 1").Spec.Template
+	first, same := runnerSet(t, scaleSet, hookTemplate).Spec.Template,
+		runnerSet(t, scaleSet, hookTemplate, "maxRunners: 1").Spec.Template
 	check(t, "pod template", same, first)
 	second := runnerSet(t, scaleSet, hookTemplate, changed).Spec.Template
 	if first.Annotations["checksum/hook-template"] == second.Annotations["checksum/hook-template"] {
@@ -183,7 +189,8 @@ func TestHookTemplateChangesThePodTemplate(t *testing.T) {
 func TestFormerAnnotationsOfKubernetesModeAccount(t *testing.T) {
 	t.Parallel()
 	const former = `containerMode: {type: kubernetes-novolume, kubernetesModeServiceAccount: {annotations: {role: former, other: o}}}`
-	account := one[corev1.ServiceAccount](t, renderSet(t, scaleSet, former, "resourceMeta: {kubernetesModeServiceAccount: {annotations: {role: own}}}"), "kube_mode_serviceaccount.yaml")
+	account := one[corev1.ServiceAccount](t, renderSet(t, scaleSet, former,
+		"resourceMeta: {kubernetesModeServiceAccount: {annotations: {role: own}}}"), "kube_mode_serviceaccount.yaml")
 	check(t, "annotations", account.Annotations, map[string]string{"role": "own", "other": "o"})
 	check(t, "token", account.AutomountServiceAccountToken == nil, true)
 }

@@ -21,7 +21,8 @@ func jobHooks(pod corev1.PodSpec) (called []string, mounted bool) {
 			called = append(called, variable.Name)
 		}
 	}
-	return called, slices.ContainsFunc(runner.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "job-hooks" && m.ReadOnly }) &&
+	return called, slices.ContainsFunc(runner.VolumeMounts,
+		func(m corev1.VolumeMount) bool { return m.Name == "job-hooks" && m.ReadOnly }) &&
 		slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "job-hooks" })
 }
 
@@ -61,7 +62,8 @@ func TestJobHooks(t *testing.T) {
 func TestJobHooksAreInAConfigMap(t *testing.T) {
 	t.Parallel()
 	for hold, seconds := range map[string]string{"15m": "900", "1h": "3600", "59m60s": "3600", "90s": "90"} {
-		config := one[corev1.ConfigMap](t, renderSet(t, scaleSet, "feedback: {jobLog: true, debugHold: "+hold+"}"), "job_hooks.yaml")
+		config := one[corev1.ConfigMap](t, renderSet(t, scaleSet, "feedback: {jobLog: true, debugHold: "+hold+"}"),
+			"job_hooks.yaml")
 		check(t, "name", config.Name, "test-runners-gha-rs-job-hooks")
 		check(t, "seconds of "+hold, config.Data["debug-hold"], seconds)
 		check(t, "log", config.Data["job-log"], "true")

@@ -107,8 +107,10 @@ func TestMetadataOfDependents(t *testing.T) {
 func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	t.Parallel()
 	const metadata = "metadata: {labels: {spot: true, many: 12345678}, annotations: {part: 1.5, id: '9007199254740993'}}"
-	got := runnerSet(t, scaleSet, "template: {"+metadata+"}\nlistenerTemplate: {"+metadata+", spec: {containers: [{name: listener}]}}").Spec
-	for name, meta := range map[string]metav1.ObjectMeta{"runner": got.Template.ObjectMeta, "listener": got.ListenerTemplate.ObjectMeta} {
+	got := runnerSet(t, scaleSet,
+		"template: {"+metadata+"}\nlistenerTemplate: {"+metadata+", spec: {containers: [{name: listener}]}}").Spec
+	for name, meta := range map[string]metav1.ObjectMeta{"runner": got.Template.ObjectMeta,
+		"listener": got.ListenerTemplate.ObjectMeta} {
 		check(t, "labels of the "+name, meta.Labels, map[string]string{"spot": "true", "many": "12345678"})
 		check(t, "annotations of the "+name, meta.Annotations, map[string]string{"part": "1.5", "id": "9007199254740993"})
 	}
@@ -137,7 +139,8 @@ func TestNullTakesMetadataAway(t *testing.T) {
 			}
 		}
 	}
-	spec := runnerSet(t, scaleSet, "template: {metadata: "+none+"}", "listenerTemplate: {metadata: "+none+", spec: {nodeSelector: {a: b}}}",
+	spec := runnerSet(t, scaleSet, "template: {metadata: "+none+"}",
+		"listenerTemplate: {metadata: "+none+", spec: {nodeSelector: {a: b}}}",
 		"resourceMeta: {ephemeralRunner: "+none+", listenerRole: {labels: {gone: null, a: b}}}").Spec
 	check(t, "runner", spec.Template.ObjectMeta, metav1.ObjectMeta{})
 	check(t, "listener", spec.ListenerTemplate.ObjectMeta, metav1.ObjectMeta{})

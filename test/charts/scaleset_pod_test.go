@@ -38,7 +38,8 @@ func dindContainer() corev1.Container {
 		Args:            []string{"dockerd", "--host=unix:///var/run/docker.sock", "--group=$(DOCKER_GROUP_GID)"},
 		Env:             []corev1.EnvVar{{Name: "DOCKER_GROUP_GID", Value: "123"}},
 		SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
-		VolumeMounts:    []corev1.VolumeMount{workMount, sockMount, {Name: "dind-externals", MountPath: "/home/runner/externals"}},
+		VolumeMounts: []corev1.VolumeMount{workMount, sockMount,
+			{Name: "dind-externals", MountPath: "/home/runner/externals"}},
 	}
 }
 
@@ -103,7 +104,8 @@ func TestDindByKubernetesVersion(t *testing.T) {
 
 func TestKubernetesMode(t *testing.T) {
 	t.Parallel()
-	got := runnerPod(t, `containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], storageClassName: fast}}`)
+	got := runnerPod(t,
+		`containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], storageClassName: fast}}`)
 	check(t, "pod", got, corev1.PodSpec{
 		RestartPolicy:      corev1.RestartPolicyNever,
 		ServiceAccountName: "test-runners-gha-rs-kube-mode",
@@ -144,9 +146,11 @@ func TestKubernetesModeNeedsWorkVolume(t *testing.T) {
 	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
 	checkContains(t, refusal(t, cluster, minimal, mode("kubernetes")),
 		"containerMode.kubernetesModeWorkVolumeClaim is required")
-	volumes := runnerSet(t, cluster, mode("kubernetes"), "template: {spec: {volumes: [{name: work, emptyDir: {}}]}}").Spec.Template.Spec.Volumes
+	volumes := runnerSet(t, cluster, mode("kubernetes"),
+		"template: {spec: {volumes: [{name: work, emptyDir: {}}]}}").Spec.Template.Spec.Volumes
 	check(t, "volumes", volumes[:1], []corev1.Volume{emptyDir("work")})
-	check(t, "volumes without a cluster", names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }), []string{"work"})
+	check(t, "volumes without a cluster",
+		names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }), []string{"work"})
 }
 
 // userPod has a user's entry for every addition of a mode, and one more of each kind.
@@ -210,7 +214,8 @@ func TestUserEntriesStay(t *testing.T) {
 			containerName := func(c corev1.Container) string { return c.Name }
 			check(t, "init containers", names(pod.InitContainers, containerName), test.init)
 			check(t, "containers", names(pod.Containers, containerName), test.containers)
-			check(t, "volumes", names(pod.Volumes, func(v corev1.Volume) string { return v.Name }), append([]string{"github-server-tls-cert"}, test.volumes...))
+			check(t, "volumes", names(pod.Volumes, func(v corev1.Volume) string { return v.Name }),
+				append([]string{"github-server-tls-cert"}, test.volumes...))
 			check(t, "policies", []string{string(pod.RestartPolicy), string(pod.DNSPolicy), pod.ServiceAccountName},
 				[]string{"Always", "None", "own"})
 			check(t, "grace", *pod.TerminationGracePeriodSeconds, int64(1000000))
@@ -221,8 +226,10 @@ func TestUserEntriesStay(t *testing.T) {
 				if container.Name != "runner" {
 					continue
 				}
-				check(t, "environment", names(container.Env, func(e corev1.EnvVar) string { return e.Name + "=" + e.Value }), append(append([]string{}, own...), test.env...))
-				check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }), append(append([]string{}, ownMounts...), test.mounts...))
+				check(t, "environment", names(container.Env, func(e corev1.EnvVar) string { return e.Name + "=" + e.Value }),
+					append(append([]string{}, own...), test.env...))
+				check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }),
+					append(append([]string{}, ownMounts...), test.mounts...))
 				check(t, "limit", container.Resources.Limits.Cpu().String(), "1")
 			}
 		})

@@ -41,8 +41,10 @@ func TestBudgetCoversWhatItShould(t *testing.T) {
 			"another's": podLabels(v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-b"}}, "actions.github.com/runner-busy", "true"),
 			"elsewhere": podLabels(v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: set.Name}}, "actions.github.com/runner-busy", "true"),
 		}
-		for protect, want := range map[string][]string{"": {"busy", "job's"}, "Busy": {"busy", "job's"}, "All": {"busy", "idle", "job's"}} {
-			budget := one[policyv1.PodDisruptionBudget](t, render(t, scaleSet, minimal, values, "protectRunners: "+`"`+protect+`"`), "poddisruptionbudget.yaml")
+		for protect, want := range map[string][]string{"": {"busy", "job's"}, "Busy": {"busy", "job's"},
+			"All": {"busy", "idle", "job's"}} {
+			budget := one[policyv1.PodDisruptionBudget](t,
+				render(t, scaleSet, minimal, values, "protectRunners: "+`"`+protect+`"`), "poddisruptionbudget.yaml")
 			selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 			if err != nil {
 				t.Fatal(err)
@@ -85,7 +87,8 @@ func TestNoBudgetNeedsNoRight(t *testing.T) {
 
 func TestJobProtectionIsPassedOn(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]string{"null": "", `""`: "", "true": "true", `"true"`: "true", "false": "false", "6h": "6h", "1h30m": "1h30m"} {
+	for value, want := range map[string]string{"null": "", `""`: "", "true": "true", `"true"`: "true", "false": "false",
+		"6h": "6h", "1h30m": "1h30m"} {
 		check(t, "jobProtection: "+value, runnerSet(t, scaleSet, "jobProtection: "+value).Spec.JobProtection, want)
 	}
 	for _, value := range []string{"yes please", "5", "6", "1d", "-5m"} {
@@ -109,7 +112,8 @@ func TestCapacityIsPassedOn(t *testing.T) {
 	} {
 		check(t, "capacity: "+value, runnerSet(t, scaleSet, "capacity: "+value).Spec.Capacity, want)
 	}
-	for _, value := range []string{"Placement", "{mode: placement}", "{mode: 5}", "{placementTimeout: 5}", "{placementTimeout: 1d}", "{timeout: 5m}"} {
+	for _, value := range []string{"Placement", "{mode: placement}", "{mode: 5}", "{placementTimeout: 5}",
+		"{placementTimeout: 1d}", "{timeout: 5m}"} {
 		checkContains(t, refusal(t, scaleSet, minimal, "capacity: "+value), "capacity")
 	}
 }

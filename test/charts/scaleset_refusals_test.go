@@ -132,7 +132,8 @@ func TestAddressWithAPasswordIsNotShown(t *testing.T) {
 	for _, address := range []string{
 		"https://bot:s3cr?t@github.com/acme", "https://bot:s3cr/t?x@github.com/acme", "https://bot:s3cr/t@github.com/acme/web", "https://bot:s3cr@t@github.com/orgs/acme", "ssh://git:s3cr@github.com/acme/web.git",
 	} {
-		if _, said, _ := scaleSet.template(t, minimal, fmt.Sprintf("githubConfigUrl: %q", address)); strings.Contains(said, "s3cr") {
+		if _, said, _ := scaleSet.template(t, minimal,
+			fmt.Sprintf("githubConfigUrl: %q", address)); strings.Contains(said, "s3cr") {
 			t.Errorf("%s: the chart says %s", address, said)
 		}
 	}
@@ -151,7 +152,9 @@ func TestImagesOfARC(t *testing.T) {
 		"registry.example.com/gha-runner-scale-set-controller/sidecar": false, "registry.example.com/Harrier/gha-runner-scale-set-controller": false,
 	} {
 		check(t, image+" is ARC's", listenertemplate.IsARCImage(image), ofARC)
-		_, said, err := scaleSet.template(t, minimal, fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, image: %q}]}}", image))
+		_, said, err := scaleSet.template(t, minimal,
+			fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, image: %q}]}}",
+				image))
 		if (err != nil) != ofARC ||
 			(ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image)) {
 			t.Errorf("the scale set's chart with %s: %v %s", image, err, said)
@@ -161,14 +164,17 @@ func TestImagesOfARC(t *testing.T) {
 			t.Errorf("the controller's chart with %s: %v %s", image, err, said)
 		}
 	}
-	checkContains(t, refusal(t, controller, "image: {repository: ghcr.io/actions/gha-runner-scale-set-controller, tag: 0.12.1}"), "Remove image.repository and image.tag")
+	checkContains(t, refusal(t, controller,
+		"image: {repository: ghcr.io/actions/gha-runner-scale-set-controller, tag: 0.12.1}"),
+		"Remove image.repository and image.tag")
 }
 
 // Values of ARC's experimental chart are refused with the key that replaces each. Empty values, as in a copy of that
 // chart's values.yaml, aren't listed.
 func TestValuesOfTheExperimentalChart(t *testing.T) {
 	t.Parallel()
-	said := refusal(t, scaleSet, minimal, "scaleset: {name: builders, minRunners: 0, labels: []}\nauth: {url: https://github.com/a, secretName: cred, app: {clientId: ''}}",
+	said := refusal(t, scaleSet, minimal,
+		"scaleset: {name: builders, minRunners: 0, labels: []}\nauth: {url: https://github.com/a, secretName: cred, app: {clientId: ''}}",
 		"runner: {mode: dind, dind: {copyRunnerExternals: false, container: {image: mine}}}")
 	for _, part := range []string{
 		"auth, runner, scaleset: values of actions-runner-controller's chart gha-runner-scale-set-experimental", "auth.secretName -> githubConfigSecret",
@@ -180,12 +186,14 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 	for _, part := range []string{"labels", "clientId", "runner.dind ->"} {
 		check(t, part+" is listed", strings.Contains(said, part), false)
 	}
-	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}", "listenerPodTemplate: []"} {
+	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}",
+		"listenerPodTemplate: []"} {
 		checkContains(t, refusal(t, scaleSet, minimal, values),
 			"gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
 	}
 	// Also where no controller can be found.
-	checkContains(t, refusal(t, scaleSet, "scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"), "auth.url -> githubConfigUrl")
+	checkContains(t, refusal(t, scaleSet,
+		"scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"), "auth.url -> githubConfigUrl")
 	said = refusal(t, controller,
 		"controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
 	checkContains(t, said,
@@ -256,7 +264,8 @@ func TestTokenIsReplacedByApp(t *testing.T) {
 	t.Parallel()
 	helm := installer{cluster: testkube.Shared(t), version: "4"}
 	release := []string{"set", scaleSet.directory(), "--namespace", helm.cluster.NewNamespace(t)}
-	helm.succeed(t, append([]string{"install", "--set", "controllerServiceAccount.name=arc,controllerServiceAccount.namespace=arc-system",
+	helm.succeed(t, append([]string{"install", "--set",
+		"controllerServiceAccount.name=arc,controllerServiceAccount.namespace=arc-system",
 		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t"}, release...)...)
 	upgrade := append([]string{"upgrade", "--reuse-values", "--set", "githubConfigSecret.github_app_id=1",
 		"--set", "githubConfigSecret.github_app_installation_id=2,githubConfigSecret.github_app_private_key=k"}, release...)
@@ -269,8 +278,10 @@ func TestControllerAccountIsNeeded(t *testing.T) {
 	t.Parallel()
 	for field, other := range map[string]string{"name": "namespace", "namespace": "name"} {
 		said := refusal(t, scaleSet, minimal, "controllerServiceAccount: {"+field+": null, "+other+": a}")
-		checkContains(t, said, "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). "+
-			"Consider setting controllerServiceAccount."+field+" in values.yaml to be explicit if you think the discovery is wrong.")
+		checkContains(t, said,
+			"No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). "+
+				"Consider setting controllerServiceAccount."+field+
+				" in values.yaml to be explicit if you think the discovery is wrong.")
 	}
 }
 
@@ -335,7 +346,8 @@ func TestUnknownKeys(t *testing.T) {
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.path)
 	}
-	renderSet(t, scaleSet, "enabled: true\nglobal: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
+	renderSet(t, scaleSet,
+		"enabled: true\nglobal: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
 	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
 }
 

@@ -25,7 +25,8 @@ func TestSpecByDefault(t *testing.T) {
 		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy:      corev1.RestartPolicyNever,
 			ServiceAccountName: "test-runners-gha-rs-no-permission",
-			Containers:         []corev1.Container{{Name: "runner", Image: runnerImage, Command: []string{"/home/runner/run.sh"}}},
+			Containers: []corev1.Container{{Name: "runner", Image: runnerImage,
+				Command: []string{"/home/runner/run.sh"}}},
 		}},
 	})
 }
@@ -89,7 +90,8 @@ template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 			NoProxy: []string{"example.com"},
 		},
 		GitHubServerTLS: &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{
-			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "ca"}, Key: "ca.crt"},
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "ca"},
+				Key: "ca.crt"},
 		}},
 		ListenerTemplate: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Hostname: "h", Containers: []corev1.Container{{Name: "listener", Image: "i"}},
@@ -175,7 +177,9 @@ func TestKeyVault(t *testing.T) {
 		"azure_key_vault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p}",
 		"proxy: null, azure_key_vault: {url: https://vault, tenant_id: t, client_id: c, certificate_path: /p, proxy: {http: {url: http://proxy}}}",
 	} {
-		got := runnerSet(t, scaleSet, "githubConfigSecret: key\nkeyVault: {type: azure_key_vault, proxy: {http: {url: http://proxy}}}", "keyVault: {"+values+"}")
+		got := runnerSet(t, scaleSet,
+			"githubConfigSecret: key\nkeyVault: {type: azure_key_vault, proxy: {http: {url: http://proxy}}}",
+			"keyVault: {"+values+"}")
 		check(t, values, got.Spec.VaultConfig, want)
 		check(t, "secret", got.Spec.GitHubConfigSecret, "key")
 	}

@@ -12,12 +12,15 @@ var modes = []string{"none", "dind", "kubernetes", "kubernetes-novolume"}
 
 func TestCertificateInRunner(t *testing.T) {
 	t.Parallel()
-	volume := corev1.Volume{Name: "github-server-tls-cert", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: "ca"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
-	}}}
+	volume := corev1.Volume{Name: "github-server-tls-cert",
+		VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "ca"},
+			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+		}}}
 	for _, containerMode := range modes {
 		for _, path := range []string{"/certificates", "/certificates/"} {
-			pod := runnerPod(t, mode(containerMode), "githubServerTLS: {runnerMountPath: "+path+", certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}")
+			pod := runnerPod(t, mode(containerMode),
+				"githubServerTLS: {runnerMountPath: "+path+", certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}")
 			runner := pod.Containers[0]
 			check(t, "first volume in mode "+containerMode, pod.Volumes[0], volume)
 			check(t, "last mount in mode "+containerMode, runner.VolumeMounts[len(runner.VolumeMounts)-1], corev1.VolumeMount{
@@ -32,7 +35,8 @@ func TestCertificateInRunner(t *testing.T) {
 
 // certificateAt returns values that mount the certificate in the runner.
 func certificateAt(path string) string {
-	return "githubServerTLS: {runnerMountPath: '" + path + "', certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}"
+	return "githubServerTLS: {runnerMountPath: '" + path +
+		"', certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}"
 }
 
 // Windows mounts no single file, and its paths have a drive and backslashes. Several values may say that runners are on
@@ -63,7 +67,8 @@ func TestCertificateInRunnerOnWindows(t *testing.T) {
 		})
 		check(t, "key in the directory", pod.Volumes[0].ConfigMap.Items, []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}})
 	}
-	for _, linux := range []string{"os: {name: linux}", "nodeSelector: {kubernetes.io/os: linux}", "tolerations: [{key: os, value: windows}]"} {
+	for _, linux := range []string{"os: {name: linux}", "nodeSelector: {kubernetes.io/os: linux}",
+		"tolerations: [{key: os, value: windows}]"} {
 		pod := runnerPod(t, "template: {spec: {"+linux+"}}", certificateAt("/ca"))
 		check(t, "mount with "+linux, pod.Containers[0].VolumeMounts[0].MountPath, "/ca/ca.crt")
 	}

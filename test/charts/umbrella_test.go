@@ -50,8 +50,8 @@ func applyCRDs(t *testing.T, cluster *testkube.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, err := run(t, filepath.Join(programs, "kubectl"), "apply", "--server-side", "--filename", filepath.Join(root, "apis", "crds"),
-		"--kubeconfig", cluster.AdminKubeconfig())
+	_, stderr, err := run(t, filepath.Join(programs, "kubectl"), "apply", "--server-side", "--filename",
+		filepath.Join(root, "apis", "crds"), "--kubeconfig", cluster.AdminKubeconfig())
 	if err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, stderr)
 	}

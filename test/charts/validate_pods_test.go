@@ -108,8 +108,10 @@ func TestValidateAgreesWithTheAPIServerOnPods(t *testing.T) {
 	refusedOnes := 0
 	for _, spec := range podSpecs {
 		template := "spec:\n  " + strings.ReplaceAll(spec, "\n", "\n  ")
-		manifest := "apiVersion: actions.github.com/v1alpha1\nkind: AutoscalingRunnerSet\nmetadata: {name: a, namespace: " + namespace + "}\nspec:\n" +
-			"  githubConfigUrl: https://github.com/acme\n  githubConfigSecret: gh\n  template:\n    " + strings.ReplaceAll(template, "\n", "\n    ")
+		manifest := "apiVersion: actions.github.com/v1alpha1\nkind: AutoscalingRunnerSet\nmetadata: {name: a, namespace: " +
+			namespace + "}\nspec:\n" +
+			"  githubConfigUrl: https://github.com/acme\n  githubConfigSecret: gh\n  template:\n    " +
+			strings.ReplaceAll(template, "\n", "\n    ")
 		refused := refusalOfSet(t, cluster, namespace, manifest, template)
 		if refused != nil {
 			refusedOnes++
@@ -140,7 +142,8 @@ func refusalOfSet(t *testing.T, cluster *testkube.Cluster, namespace, manifest, 
 	if err := yaml.Unmarshal([]byte(manifest), &set.Object); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Client().Create(t.Context(), set, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+	if err := cluster.Client().Create(t.Context(), set, client.DryRunAll,
+		client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		return err
 	}
 	pod := &corev1.Pod{}

@@ -165,12 +165,16 @@ variants:
 	check(t, "may be root", *pod.Spec.SecurityContext.RunAsNonRoot, false)
 	check(t, "group", *pod.Spec.SecurityContext.FSGroup, int64(1001))
 	check(t, "host's network", pod.Spec.HostNetwork, false)
-	check(t, "volumes", names(pod.Spec.Volumes, func(v corev1.Volume) string { return v.Name + fmt.Sprint(v.HostPath != nil) }), []string{"cachetrue", "scratchfalse", "morefalse"})
-	check(t, "containers", names(pod.Spec.Containers, func(c corev1.Container) string { return c.Name }), []string{"runner", "side", "extra"})
+	check(t, "volumes", names(pod.Spec.Volumes,
+		func(v corev1.Volume) string { return v.Name + fmt.Sprint(v.HostPath != nil) }),
+		[]string{"cachetrue", "scratchfalse", "morefalse"})
+	check(t, "containers", names(pod.Spec.Containers, func(c corev1.Container) string { return c.Name }),
+		[]string{"runner", "side", "extra"})
 	check(t, "init containers", len(pod.Spec.InitContainers), 1)
 	runner := pod.Spec.Containers[0]
 	check(t, "image", runner.Image, "registry.example.com/runner:1")
-	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "large"}, {Name: "C", Value: "$(B)c"}, {Name: "D", Value: "$(B)d"}})
+	check(t, "env", runner.Env, []corev1.EnvVar{{Name: "A", Value: "a"}, {Name: "B", Value: "large"},
+		{Name: "C", Value: "$(B)c"}, {Name: "D", Value: "$(B)d"}})
 	check(t, "CPUs", runner.Resources.Limits.Cpu().String()+" "+runner.Resources.Requests.Cpu().String(), "16 1")
 	check(t, "first set's nodes", runnerSet(t, scaleSet, first).Spec.Template.Spec.NodeSelector, map[string]string{
 		"pool": "runners",
@@ -189,7 +193,8 @@ variants: [{name: plain}, {name: max, maxRunners: 5}, {name: min, minRunners: 0}
 `
 	said := func(set v1alpha1.AutoscalingRunnerSet) (lines []string) {
 		for _, s := range set.Spec.Schedules {
-			lines = append(lines, fmt.Sprint(s.Name, " ", s.Schedule, " ", s.Duration.Duration, " ", s.TimeZone, " ", ptr.Deref(s.MinRunners, -1), " ", ptr.Deref(s.MaxRunners, -1)))
+			lines = append(lines, fmt.Sprint(s.Name, " ", s.Schedule, " ", s.Duration.Duration, " ", s.TimeZone, " ",
+				ptr.Deref(s.MinRunners, -1), " ", ptr.Deref(s.MaxRunners, -1)))
 		}
 		return lines
 	}
@@ -259,11 +264,13 @@ func TestVariantsComeAndGo(t *testing.T) {
 	forHelms(t, func(t *testing.T, helm installer) {
 		applyCRDs(t, helm.cluster)
 		namespace := helm.cluster.NewNamespace(t)
-		release := []string{"set", scaleSet.directory(), "--namespace", namespace, "--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t",
+		release := []string{"set", scaleSet.directory(), "--namespace", namespace, "--set",
+			"githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t",
 			"--set", "controllerServiceAccount.name=arc,controllerServiceAccount.namespace=arc-system"}
 		helm.succeed(t, append([]string{"install"}, release...)...)
 		before := setsIn(t, helm, namespace)["set"]
-		notes := helm.succeed(t, append([]string{"upgrade"}, append(release, "--set", "variants[0].name=a,variants[1].name=b,prepull.enabled=true")...)...)
+		notes := helm.succeed(t, append([]string{"upgrade"},
+			append(release, "--set", "variants[0].name=a,variants[1].name=b,prepull.enabled=true")...)...)
 		checkContains(t, notes, "runs-on: set-b")
 		sets := setsIn(t, helm, namespace)
 		check(t, "sets", sortedKeys(sets), []string{"set", "set-a", "set-b"})

@@ -93,7 +93,8 @@ func admitAll(t *testing.T, cluster *testkube.Cluster, namespace string, rendere
 			if object.GetNamespace() != "" {
 				object.SetNamespace(namespace)
 			}
-			if err := cluster.Client().Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			if err := cluster.Client().Create(t.Context(), object, client.DryRunAll,
+				client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
@@ -107,7 +108,8 @@ func admitPod(t *testing.T, cluster *testkube.Cluster, namespace string, templat
 	pod.Namespace, pod.Name = namespace, "runner"
 	// These name other objects, which the cluster doesn't have.
 	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName, pod.Spec.RuntimeClassName = "default", "", nil
-	if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+	if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll,
+		client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		t.Errorf("the runner's pod: %v", err)
 	}
 }

@@ -19,7 +19,8 @@ func TestHealthForArgoCD(t *testing.T) {
 	ready, stalled := `{"type":"Ready","status":"True"}`, `{"type":"Stalled","status":"True","message":"why"}`
 	unready := `{"type":"Ready","status":"False","message":"how far"}`
 	status := func(conditions ...string) string {
-		return `{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + strings.Join(conditions, ",") + `]}}`
+		return `{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` +
+			strings.Join(conditions, ",") + `]}}`
 	}
 	for name, test := range map[string]struct{ object, status, message string }{
 		"without status":         {`{"metadata":{"generation":1}}`, "Progressing", ""},

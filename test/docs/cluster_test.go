@@ -41,7 +41,8 @@ func (r *reader) checkHelm(arguments []string) error {
 	if filepath.Base(arguments[2]) == "gha-runner-scale-set" {
 		// As a file below the values that the command gives: a Secret's name and --set of its keys don't go together.
 		defaults := filepath.Join(r.directory, "your-values.yaml")
-		if strings.Contains(strings.ReplaceAll(strings.Join(arguments, " "), "githubConfigSecretRevision", ""), "githubConfigSecret") {
+		if strings.Contains(strings.ReplaceAll(strings.Join(arguments, " "), "githubConfigSecretRevision", ""),
+			"githubConfigSecret") {
 			template = append(template, "--set",
 				"controllerServiceAccount.name=harrier,controllerServiceAccount.namespace=harrier-system")
 		} else {

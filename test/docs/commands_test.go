@@ -207,7 +207,8 @@ func (r *reader) checkPlugin(arguments []string) error {
 	}
 	var output bytes.Buffer
 	words := append(slices.Clone(arguments), "-h")
-	if code := plugin.Main(context.Background(), words, plugin.Streams{Out: &output, Err: &output}); code != doctor.ExitFine {
+	if code := plugin.Main(context.Background(), words,
+		plugin.Streams{Out: &output, Err: &output}); code != doctor.ExitFine {
 		return fmt.Errorf("ends with %d: %s", code, output.String())
 	}
 	if !strings.Contains(output.String(), "kubectl harrier "+arguments[0]) && arguments[0] != "-h" {

@@ -43,7 +43,8 @@ func TestQuickstart(t *testing.T) {
 func TestKindHasTheImageThatIsBuilt(t *testing.T) {
 	text := string(read(t, filepath.Join(root, "docs", "quickstart.md")))
 	repository, tag, _ := strings.Cut(site.LocalImage, ":")
-	for _, part := range []string{"--set image.repository=" + repository + " --set image.tag=" + tag + "\n", "make demo CLUSTER=current IMG=" + site.LocalImage + "\n"} {
+	for _, part := range []string{"--set image.repository=" + repository + " --set image.tag=" + tag + "\n",
+		"make demo CLUSTER=current IMG=" + site.LocalImage + "\n"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("want %q in docs/quickstart.md", part)
 		}

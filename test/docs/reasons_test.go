@@ -43,7 +43,8 @@ func TestReasonsAreExplained(t *testing.T) {
 // Every reason of a condition or an Event is known by name, or the series of metrics would show it as Other.
 func TestReasonsAreKnown(t *testing.T) {
 	t.Parallel()
-	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener", "internal/podstatus", "internal/registrations") {
+	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener",
+		"internal/podstatus", "internal/registrations") {
 		if report.KnownReason(reason) != reason {
 			t.Errorf("%s: the reason %s is missing in internal/kube/report/reasons.go", place, reason)
 		}

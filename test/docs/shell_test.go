@@ -90,7 +90,8 @@ func (p page) mentioned() []string {
 	var found []string
 	for _, code := range span.FindAllStringSubmatch(p.prose(), -1) {
 		words := strings.Fields(code[1])
-		named := len(words) < 2 || strings.HasPrefix(words[1], "-") || (len(words) == 2 && (words[0] == "helm" || words[0] == "kubectl"))
+		named := len(words) < 2 || strings.HasPrefix(words[1], "-") ||
+			(len(words) == 2 && (words[0] == "helm" || words[0] == "kubectl"))
 		if slices.Contains(programs, words[0]) && !named && !strings.Contains(code[1], "…") {
 			found = append(found, code[1])
 		}

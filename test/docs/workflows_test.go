@@ -78,7 +78,8 @@ func TestWorkflowsCallTargets(t *testing.T) {
 		}
 	}
 	const frame = "permissions: {contents: read}\njobs: {a: {runs-on: x, timeout-minutes: 5, steps: ["
-	for _, step := range []string{"{run: make nothing}", "{run: make test && rm x}", "{run: go test ./...}", "{uses: actions/checkout@v4}", "{uses: other/action@" + strings.Repeat("a", 40) + "}", "{}"} {
+	for _, step := range []string{"{run: make nothing}", "{run: make test && rm x}", "{run: go test ./...}",
+		"{uses: actions/checkout@v4}", "{uses: other/action@" + strings.Repeat("a", 40) + "}", "{}"} {
 		if len(wrongIn(t, frame+step+"]}}", string(makefile))) == 0 {
 			t.Errorf("the step %s is taken", step)
 		}
@@ -90,7 +91,8 @@ func TestWorkflowsCallTargets(t *testing.T) {
 
 // A renamed test would silently leave the short form.
 func TestTheShortFormHasTestsThatAreThere(t *testing.T) {
-	short := regexp.MustCompile(`(?m)^E2E_SHORT := (.*)$`).FindStringSubmatch(string(read(t, filepath.Join(root, "Makefile"))))
+	short := regexp.MustCompile(`(?m)^E2E_SHORT := (.*)$`).
+		FindStringSubmatch(string(read(t, filepath.Join(root, "Makefile"))))
 	if short == nil {
 		t.Fatal("the Makefile has no E2E_SHORT")
 	}

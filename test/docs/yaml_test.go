@@ -90,7 +90,8 @@ func (r *reader) checkValues(text string, fields map[string]any) error {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
-	for chart, needed := range map[string]string{"gha-runner-scale-set": setValues, "gha-runner-scale-set-controller": ""} {
+	for chart, needed := range map[string]string{"gha-runner-scale-set": setValues,
+		"gha-runner-scale-set-controller": ""} {
 		if has, err := hasAll(chart, fields); err != nil || !has {
 			if err != nil {
 				return err
@@ -101,7 +102,8 @@ func (r *reader) checkValues(text string, fields map[string]any) error {
 		if err := os.WriteFile(base, []byte(needed), 0o600); err != nil {
 			return err
 		}
-		if err := r.run("helm", "template", "example", filepath.Join("charts", chart), "--values", base, "--values", file); err != nil {
+		if err := r.run("helm", "template", "example", filepath.Join("charts", chart), "--values", base, "--values",
+			file); err != nil {
 			return err
 		}
 		if fields["githubConfigUrl"] != nil {

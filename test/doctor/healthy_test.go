@@ -38,7 +38,8 @@ func healthyObjects(t *testing.T, cluster *testkube.Cluster) {
 			_, err := r.Kubectl("wait", "-n", namespace, kind, "--all", "--for=condition=Ready", "--timeout=30s")
 			return err
 		}, rig.Patience, time.Second).Should(Succeed(), "kubectl wait --for=condition=Ready %s", kind)
-		NewWithT(t).Eventually(func() ([]string, error) { return emptyColumns(t.Context(), r, namespace, kind, empty) }, rig.Patience, time.Second).
+		NewWithT(t).Eventually(func() ([]string, error) { return emptyColumns(t.Context(), r, namespace, kind, empty) },
+			rig.Patience, time.Second).
 			Should(BeEmpty(), "columns of %s without a value", kind)
 		output, err := r.Kubectl("get", "-n", namespace, kind, "-o", "wide")
 		t.Logf("%s%v", output, err)
@@ -71,14 +72,16 @@ func jobsAreFound(t *testing.T, cluster *testkube.Cluster) {
 		Owner: "org", Repository: "web", WorkflowRef: "org/web/.github/workflows/ci.yml@refs/heads/main",
 	})
 	eventually := NewWithT(t).Eventually
-	eventually(func() ([]string, error) { return podsOf(r, v1alpha1.LabelJobRepository+"=org_web") }, rig.Patience, 200*time.Millisecond).
+	eventually(func() ([]string, error) { return podsOf(r, v1alpha1.LabelJobRepository+"=org_web") }, rig.Patience,
+		200*time.Millisecond).
 		Should(HaveLen(jobs))
 	checkAnnotations(t, r)
 	for _, job := range r.GitHub.Jobs("")[:2] {
 		if pods, err := podsOf(r, v1alpha1.LabelJobID+"="+job.JobID); err != nil || len(pods) != 1 || pods[0] != job.Runner {
 			t.Errorf("job %s runs on %s; kubectl finds %v, %v", job.JobID, job.Runner, pods, err)
 		}
-		if pods, err := podsOf(r, v1alpha1.LabelJobRunID+"="+strconv.FormatInt(job.RunID, 10)); err != nil || !slices.Contains(pods, job.Runner) {
+		if pods, err := podsOf(r, v1alpha1.LabelJobRunID+"="+strconv.FormatInt(job.RunID, 10)); err != nil ||
+			!slices.Contains(pods, job.Runner) {
 			t.Errorf("run %d has runner %s; kubectl finds %v, %v", job.RunID, job.Runner, pods, err)
 		}
 	}

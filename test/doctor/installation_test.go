@@ -28,22 +28,29 @@ type struck struct {
 
 var strikes = []struck{
 	{"quota used up", fullQuota, symptom{
-		about: v1alpha1.ConditionQuotaExceeded, status: yes, reason: "PodsForbidden", column: v1alpha1.ConditionQuotaExceeded, code: 1,
-		words: []string{"3 runners wait", "exceeded quota: team", "raise the"}, alerts: []string{"HarrierScaleSetTrouble", "HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
+		about: v1alpha1.ConditionQuotaExceeded, status: yes, reason: "PodsForbidden",
+		column: v1alpha1.ConditionQuotaExceeded, code: 1,
+		words:  []string{"3 runners wait", "exceeded quota: team", "raise the"},
+		alerts: []string{"HarrierScaleSetTrouble", "HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
 	}},
 	{"GitHub's rate limit", faulty(fakegithub.Fault{
-		Endpoint: "generate-jit-config", Status: 429, Headers: map[string]string{"Retry-After": "35"}, Body: `{"message":"API rate limit exceeded"}`,
+		Endpoint: "generate-jit-config", Status: 429, Headers: map[string]string{"Retry-After": "35"},
+		Body: `{"message":"API rate limit exceeded"}`,
 	}), symptom{
-		about: v1alpha1.ConditionRunnersPending, status: yes, reason: v1alpha1.ReasonRateLimited, code: 1, words: []string{"3 runners wait", "until 20", "GitHub App"},
+		about: v1alpha1.ConditionRunnersPending, status: yes, reason: v1alpha1.ReasonRateLimited, code: 1,
+		words:  []string{"3 runners wait", "until 20", "GitHub App"},
 		alerts: []string{"HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
 	}},
 	{"manager without its rights", unbound, symptom{
-		about: v1alpha1.ConditionRunnersPending, status: yes, reason: v1alpha1.ReasonSecretRefused, finding: "MissingPermission", code: 1,
-		words:  []string{"harrier-gha-rs-controller may not get secrets, create secrets, create pods, delete pods", "helm upgrade"},
+		about: v1alpha1.ConditionRunnersPending, status: yes, reason: v1alpha1.ReasonSecretRefused,
+		finding: "MissingPermission", code: 1,
+		words: []string{"harrier-gha-rs-controller may not get secrets, create secrets, create pods, delete pods",
+			"helm upgrade"},
 		alerts: []string{"HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
 	}},
 	{"GitHub down", faulty(fakegithub.Fault{Endpoint: "*", Status: 503, Body: "Service Unavailable", ContentType: "text/plain"}), symptom{
-		about: v1alpha1.ConditionListenerReady, status: no, reason: v1alpha1.ReasonGitHubUnavailable, code: 1, words: []string{"503", "githubstatus.com"},
+		about: v1alpha1.ConditionListenerReady, status: no, reason: v1alpha1.ReasonGitHubUnavailable, code: 1,
+		words:  []string{"503", "githubstatus.com"},
 		alerts: []string{"HarrierScaleSetNotReady"},
 	}},
 }
@@ -66,7 +73,8 @@ func TestStruckInstallationsSayWhatIsWrong(t *testing.T) {
 			r.WaitDone(ids)
 			NewWithT(t).Eventually(func() (string, error) {
 				seen, err := look(t.Context(), r, metrics, rig.DefaultSet)
-				if err != nil || (len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" && seen.columns["Pending Runners"] == "0") {
+				if err != nil || (len(seen.troubles) == 0 && seen.code == 0 && seen.columns["Reason"] == "Ready" &&
+					seen.columns["Pending Runners"] == "0") {
 					return "", err
 				}
 				return seen.String(), nil

@@ -50,28 +50,34 @@ var broken = map[string]struct {
 	symptom
 }{
 	"wrong-token": {rig.Values{"githubConfigSecret": rig.Values{"github_token": "ghp_wrong"}}, symptom{
-		about: v1alpha1.ConditionCredentialsValid, status: no, reason: v1alpha1.ReasonUnauthorized, code: 1, words: []string{"401", "expired", "the Secret is read again"},
+		about: v1alpha1.ConditionCredentialsValid, status: no, reason: v1alpha1.ReasonUnauthorized, code: 1,
+		words:  []string{"401", "expired", "the Secret is read again"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	"no-secret": {rig.Values{"githubConfigSecret": "absent"}, symptom{
-		about: v1alpha1.ConditionCredentialsValid, status: no, reason: v1alpha1.ReasonCredentialsMissing, code: 1, words: []string{"absent does not exist", "create what the message names"},
+		about: v1alpha1.ConditionCredentialsValid, status: no, reason: v1alpha1.ReasonCredentialsMissing, code: 1,
+		words:  []string{"absent does not exist", "create what the message names"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	"wrong-group": {rig.Values{"runnerGroup": "nobody"}, symptom{
-		about: v1alpha1.ConditionScaleSetRegistered, status: no, reason: v1alpha1.ReasonRunnerGroupNotFound, code: 1, words: []string{`"nobody"`, "correct runnerGroup"},
+		about: v1alpha1.ConditionScaleSetRegistered, status: no, reason: v1alpha1.ReasonRunnerGroupNotFound, code: 1,
+		words:  []string{`"nobody"`, "correct runnerGroup"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	// Nothing listens on port 1.
 	"wrong-host": {rig.Values{"githubConfigUrl": "http://127.0.0.1:1/org"}, symptom{
-		about: v1alpha1.ConditionScaleSetRegistered, status: no, reason: v1alpha1.ReasonGitHubUnavailable, code: 1, words: []string{"http://127.0.0.1:1/org", "connection refused", "proxy"},
+		about: v1alpha1.ConditionScaleSetRegistered, status: no, reason: v1alpha1.ReasonGitHubUnavailable, code: 1,
+		words:  []string{"http://127.0.0.1:1/org", "connection refused", "proxy"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	"wrong-image": {rig.Values{"minRunners": 2}, symptom{
-		about: v1alpha1.ConditionRunnersPending, status: yes, reason: "ImagePullBackOff", code: 1, words: []string{"wrong-image-", "Back-off pulling image", "imagePullSecrets"},
+		about: v1alpha1.ConditionRunnersPending, status: yes, reason: "ImagePullBackOff", code: 1,
+		words:  []string{"wrong-image-", "Back-off pulling image", "imagePullSecrets"},
 		alerts: []string{"HarrierPodsPending"},
 	}},
 	"no-node": {rig.Values{"minRunners": 2}, symptom{
-		about: v1alpha1.ConditionRunnersPending, status: yes, reason: "Unschedulable", code: 1, words: []string{"2 runners wait", "Insufficient cpu", "add nodes"},
+		about: v1alpha1.ConditionRunnersPending, status: yes, reason: "Unschedulable", code: 1,
+		words:  []string{"2 runners wait", "Insufficient cpu", "add nodes"},
 		alerts: []string{"HarrierPodsPending"},
 	}},
 	"forbidden": {rig.Values{"template": rig.Values{"spec": rig.Values{"priorityClassName": "nobody"}}}, symptom{
@@ -80,26 +86,31 @@ var broken = map[string]struct {
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	"outdated": {rig.Values{"minRunners": 2, "template": runnerWith("RUNNER_VERSION", "1.0.0")}, symptom{
-		about: v1alpha1.ConditionRunnerOutdated, status: yes, reason: "RunnerVersionRefused", code: 1, words: []string{"rig.invalid/runner:test", "newer"},
+		about: v1alpha1.ConditionRunnerOutdated, status: yes, reason: "RunnerVersionRefused", code: 1,
+		words:  []string{"rig.invalid/runner:test", "newer"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	"full": {rig.Values{"maxRunners": 1}, symptom{
-		about: v1alpha1.ConditionReady, status: yes, reason: "MaxRunnersReached", event: "ScaledUp", words: []string{"maxRunners of 1", "raise maxRunners"},
+		about: v1alpha1.ConditionReady, status: yes, reason: "MaxRunnersReached", event: "ScaledUp",
+		words:  []string{"maxRunners of 1", "raise maxRunners"},
 		alerts: []string{"HarrierMaxRunnersReached"},
 	}},
 	"closed": {rig.Values{"maxRunners": 0}, symptom{
-		about: v1alpha1.ConditionReady, status: yes, reason: "MaxRunnersZero", event: "ScaleSetRegistered", code: 1, words: []string{"raise maxRunners"},
+		about: v1alpha1.ConditionReady, status: yes, reason: "MaxRunnersZero", event: "ScaleSetRegistered", code: 1,
+		words:  []string{"raise maxRunners"},
 		series: "gha_max_runners == 0", // on purpose, mostly: no alert
 	}},
 	// Somebody else holds the session. A conflict is no news before two minutes: a killed listener's session lives 90
 	// s.
 	"taken": {rig.Values{}, symptom{
-		about: v1alpha1.ConditionListenerReady, status: no, reason: v1alpha1.ReasonSessionConflict, code: 1, patience: 4 * time.Minute,
-		words:  []string{"already has an active session for owner somebody", "second installation"},
-		alerts: []string{"HarrierScaleSetNotReady", "HarrierListenerDeaf"},
+		about: v1alpha1.ConditionListenerReady, status: no, reason: v1alpha1.ReasonSessionConflict, code: 1,
+		patience: 4 * time.Minute,
+		words:    []string{"already has an active session for owner somebody", "second installation"},
+		alerts:   []string{"HarrierScaleSetNotReady", "HarrierListenerDeaf"},
 	}},
 	"listener-image": {rig.Values{}, symptom{
-		about: v1alpha1.ConditionListenerReady, status: no, reason: "ImagePullBackOff", code: 1, words: []string{"container listener", "describe autoscalinglistener,pod listener-image-"},
+		about: v1alpha1.ConditionListenerReady, status: no, reason: "ImagePullBackOff", code: 1,
+		words:  []string{"container listener", "describe autoscalinglistener,pod listener-image-"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierListenerDown"},
 	}},
 }
@@ -131,7 +142,8 @@ func faultOf(pod *corev1.Pod) fakenode.Fault {
 func TestBrokenSetsSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, testkube.Start(t, rig.ClusterOptions()), rig.Options{
-		GitHub: fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}}, AllowedAddresses: []string{"http://127.0.0.1:1"},
+		GitHub:           fakegithub.Options{Rules: fakegithub.Rules{SessionLifetime: time.Hour}},
+		AllowedAddresses: []string{"http://127.0.0.1:1"},
 	})
 	r.Node.OnStart(faultOf)
 	release := takeSession(t, r, "taken")

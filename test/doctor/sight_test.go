@@ -76,7 +76,8 @@ func look(ctx context.Context, r *rig.Rig, metrics *observer, name string) (*sig
 // consult runs the doctor's command line.
 func consult(ctx context.Context, r *rig.Rig, name string) (report doctor.Report, code int, err error) {
 	output, trouble := &bytes.Buffer{}, &bytes.Buffer{}
-	code = doctor.Main(ctx, []string{"doctor", "-kubeconfig", r.Cluster.AdminKubeconfig(), "-n", r.RunnerNamespace, "-o", "json", name}, output, trouble)
+	code = doctor.Main(ctx, []string{"doctor", "-kubeconfig", r.Cluster.AdminKubeconfig(), "-n", r.RunnerNamespace, "-o",
+		"json", name}, output, trouble)
 	if err := json.Unmarshal(output.Bytes(), &report); err != nil {
 		return report, code, fmt.Errorf("the doctor ended with %d: %s%s: %w", code, output, trouble, err)
 	}

@@ -27,7 +27,8 @@ func TestUpgradeFromARC(t *testing.T) {
 	withoutController(t)
 	s.installed = true
 	// Helm 3 applied so, and made most installations of ARC. Helm 4 goes on with a release in the way it began.
-	if err := place.Apply(t.Context(), s.name, site.ScaleSetChart, s.namespace, s.values, "--server-side=false"); err != nil {
+	if err := place.Apply(t.Context(), s.name, site.ScaleSetChart, s.namespace, s.values,
+		"--server-side=false"); err != nil {
 		t.Fatal(err)
 	}
 	id := s.createARCs()
@@ -36,7 +37,8 @@ func TestUpgradeFromARC(t *testing.T) {
 	s.awaitJobs(ids, state.Running)
 	runner, listener := s.runnerPods()[0], s.listenerPod()
 
-	if err := place.Apply(t.Context(), site.ControllerName, site.ControllerChart, site.SystemNamespace, place.ControllerValues(),
+	if err := place.Apply(t.Context(), site.ControllerName, site.ControllerChart, site.SystemNamespace,
+		place.ControllerValues(),
 		"--wait", "--timeout="+site.HelmLimit.String(), "--take-ownership"); err != nil {
 		t.Fatal(err)
 	}

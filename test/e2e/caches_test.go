@@ -94,9 +94,10 @@ func TestDockerKeepsItsLayersOnAClaim(t *testing.T) {
 			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claims[0].Name
 		})
 		dind := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "dind" })
-		if volume < 0 || dind < 0 || !slices.ContainsFunc(pod.Spec.InitContainers[dind].VolumeMounts, func(m corev1.VolumeMount) bool {
-			return m.MountPath == "/var/lib/docker" && m.Name == pod.Spec.Volumes[volume].Name
-		}) {
+		if volume < 0 || dind < 0 ||
+			!slices.ContainsFunc(pod.Spec.InitContainers[dind].VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.MountPath == "/var/lib/docker" && m.Name == pod.Spec.Volumes[volume].Name
+			}) {
 			t.Errorf("pod %s has volumes %v", pod.Name, pod.Spec.Volumes)
 		}
 		expectSidecarAround(t, &pod)
@@ -126,14 +127,16 @@ func makeDisks(t *testing.T, class string, count int) []string {
 		}
 		disks = append(disks, disk)
 		onNode := corev1.NodeSelectorRequirement{
-			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{nodes.Items[0].Labels[corev1.LabelHostname]},
+			Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+			Values: []string{nodes.Items[0].Labels[corev1.LabelHostname]},
 		}
 		objects = append(objects, &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: class + "-" + strconv.Itoa(i)},
 			Spec: corev1.PersistentVolumeSpec{
 				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, StorageClassName: class,
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: disk}},
+				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: disk}},
 				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{onNode}}},
 				}},
@@ -169,7 +172,8 @@ func (s *scaleSet) awaitClaims(count int) []corev1.PersistentVolumeClaim {
 		set, err := s.object(s.t.Context())
 		want := v1alpha1.VolumeClaimCounts{Total: count, Free: count}
 		deleting := func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil }
-		if err != nil || (len(claims.Items) == count && !slices.ContainsFunc(claims.Items, deleting) && set.Status.VolumeClaims != nil && *set.Status.VolumeClaims == want) {
+		if err != nil || (len(claims.Items) == count && !slices.ContainsFunc(claims.Items, deleting) &&
+			set.Status.VolumeClaims != nil && *set.Status.VolumeClaims == want) {
 			return "", err
 		}
 		return fmt.Sprintf("there are %d, and the status has %+v", len(claims.Items), set.Status.VolumeClaims), nil

@@ -28,7 +28,8 @@ func reconfigureController(t *testing.T, change func(site.Values)) {
 	})
 	values := place.ControllerValues()
 	change(values)
-	if err := place.Install(t.Context(), site.ControllerName, site.ControllerChart, site.SystemNamespace, values); err != nil {
+	if err := place.Install(t.Context(), site.ControllerName, site.ControllerChart, site.SystemNamespace,
+		values); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -24,7 +24,8 @@ func TestDockerIsThereBeforeTheRunnerAndAfter(t *testing.T) {
 	s.awaitSuccess(s.queue(1, 2*time.Second))
 	s.awaitIdle(1)
 	s.uninstall(t.Context())
-	s.await(t.Context(), "the end of one pod for the job and an idle one", func() (string, error) { return pods.untold(2) })
+	s.await(t.Context(), "the end of one pod for the job and an idle one",
+		func() (string, error) { return pods.untold(2) })
 	seen := pods.all()
 	for i := range seen {
 		expectSidecarAround(t, &seen[i])

@@ -46,8 +46,8 @@ func TestJobReadsInItsLog(t *testing.T) {
 	first := s.awaitJobs(ids, state.Running)[0]
 	pod := s.podNamed(first.Runner)
 	s.await(t.Context(), "the pod to be told of the job's phases", func() (string, error) { // within a minute or two
-		told, err := place.Kubectl(t.Context(), "exec", "--namespace="+s.namespace, pod.Name, "-c", "runner", "--", "sh", "-c",
-			`while read -r line; do echo "$line"; done </opt/job-hooks/phases; echo "$line"`)
+		told, err := place.Kubectl(t.Context(), "exec", "--namespace="+s.namespace, pod.Name, "-c", "runner",
+			"--", "sh", "-c", `while read -r line; do echo "$line"; done </opt/job-hooks/phases; echo "$line"`)
 		if err != nil || !strings.Contains(told, "queued=") {
 			return fmt.Sprintf("they are %q", told), err
 		}
@@ -57,11 +57,13 @@ func TestJobReadsInItsLog(t *testing.T) {
 	s.awaitSuccess(ids)
 	job := s.awaitJobs(ids, state.Completed)[0]
 	s.expectStep(job, "Set up runner", false,
-		"Scale set: "+s.namespace+"/job-log", "Pod: "+pod.Name, "Node: "+pod.Spec.NodeName, `Wait: \d+ s( since the runner was created)?: .*registered \d+ s`)
+		"Scale set: "+s.namespace+"/job-log", "Pod: "+pod.Name, "Node: "+pod.Spec.NodeName,
+		`Wait: \d+ s( since the runner was created)?: .*registered \d+ s`)
 	s.expectStep(job, "Complete runner", true,
 		// This runner may have its job before the kubelet reports the container's start.
 		`Wait: \d+ s: assigned \d+ s, created \d+ s, registered \d+ s, placed \d+ s, (imagePulled \d+ s, containerUp \d+ s, )?started \d+ s`,
-		`Memory: peak \d+\.\d MiB of 256\.0 MiB`, `OOM kills: 0`, `CPU: \d+\.\d s used, throttled for \d+\.\d s, in \d+ % of the periods`,
+		`Memory: peak \d+\.\d MiB of 256\.0 MiB`, `OOM kills: 0`,
+		`CPU: \d+\.\d s used, throttled for \d+\.\d s, in \d+ % of the periods`,
 		`Network: \d+\.\d [KMG]iB received, .* sent`, `Disk: .*\d GiB free in /home/runner/_work/repository`)
 	s.await(t.Context(), "the pod's last words", func() (string, error) { return pods.untold(1) })
 	ended := statusOf(pods.all()[0].Status.ContainerStatuses, "runner").State.Terminated
@@ -96,7 +98,8 @@ func (s *scaleSet) lookIntoHeldJob(job fakegithub.Job) {
 		}
 		return "", err
 	})
-	s.await(s.t.Context(), "the pod to be marked as busy", func() (string, error) { // the listener reports the start of the job
+	// The listener reports the start of the job.
+	s.await(s.t.Context(), "the pod to be marked as busy", func() (string, error) {
 		if pod = s.podNamed(again.Runner); pod.Labels["actions.github.com/runner-busy"] != "true" {
 			return fmt.Sprintf("its labels are %v", pod.Labels), nil
 		}
@@ -163,7 +166,8 @@ func TestFeedbackWithoutPermission(t *testing.T) {
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPermissionMissing {
 			return fmt.Sprintf("FeedbackPermitted is %+v", c), nil
 		}
-		if ready := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue {
+		if ready := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady); ready == nil ||
+			ready.Status != metav1.ConditionTrue {
 			return fmt.Sprintf("Ready is %+v", ready), nil
 		}
 		return s.diagnosed(v1alpha1.ReasonPermissionMissing, "feedback")
@@ -262,7 +266,9 @@ func (s *scaleSet) awaitEvent(reason, words string) {
 }
 
 // awaitAttempt waits until the job of another attempt of its run is in the state.
-func (s *scaleSet) awaitAttempt(of fakegithub.Job, attempt int, in fakegithub.JobState, limit time.Duration) (found fakegithub.Job) {
+func (s *scaleSet) awaitAttempt(
+	of fakegithub.Job, attempt int, in fakegithub.JobState, limit time.Duration,
+) (found fakegithub.Job) {
 	s.t.Helper()
 	err := place.Await(s.t.Context(), fmt.Sprintf("attempt %d to be %s", attempt, in), limit, func() (string, error) {
 		jobs, err := s.github.Jobs(s.t.Context(), in)

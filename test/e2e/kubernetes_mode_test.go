@@ -62,7 +62,8 @@ func (s *scaleSet) provide(directory string, volumes int) {
 	}
 	binding := storagev1.VolumeBindingWaitForFirstConsumer
 	objects := []client.Object{&storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &binding,
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Provisioner: "kubernetes.io/no-provisioner",
+		VolumeBindingMode: &binding,
 	}}
 	for i := range volumes {
 		path := filepath.Join(directory, fmt.Sprint(i))
@@ -143,7 +144,8 @@ func TestHooksMayRunJobPodsInKubernetesMode(t *testing.T) {
 				seen++
 				if pod.Labels[v1alpha1.LabelScaleSetNamespace] != s.namespace ||
 					pod.Labels["actions.github.com/runner-busy"] != "true" ||
-					pod.Annotations[v1alpha1.AnnotationDoNotDisrupt] != "true" || pod.Annotations[v1alpha1.AnnotationSafeToEvict] != "false" {
+					pod.Annotations[v1alpha1.AnnotationDoNotDisrupt] != "true" ||
+					pod.Annotations[v1alpha1.AnnotationSafeToEvict] != "false" {
 					t.Errorf("job pod %s has labels %v and annotations %v", pod.Name, pod.Labels, pod.Annotations)
 				}
 			}
@@ -198,7 +200,8 @@ func TestWorkVolumeThatBelongsToRoot(t *testing.T) {
 			ids := s.queue(1, time.Second)
 			if group != nil {
 				s.awaitSuccess(ids)
-				s.awaitNoRunners() // the step's Job goes with the runner; nobody has the right to delete it after the uninstallation
+				// The step's Job goes with the runner; nobody has the right to delete it after the uninstallation.
+				s.awaitNoRunners()
 				return
 			}
 			s.await(t.Context(), "advice that names fsGroup", func() (string, error) {
@@ -234,7 +237,8 @@ func TestJobPodsThatDoNotFit(t *testing.T) {
 			if scheduled {
 				s.await(t.Context(), "the set to say that the job's pod waits", s.saysThatAJobPodWaits)
 			} else {
-				s.await(t.Context(), "the doctor to report the rejection", func() (string, error) { return s.diagnosed("OutOfcpu", "job pod") })
+				s.await(t.Context(), "the doctor to report the rejection",
+					func() (string, error) { return s.diagnosed("OutOfcpu", "job pod") })
 			}
 			// After the uninstallation nobody has the right to delete the pod: drained first, as documented.
 			s.values["maxRunners"] = 0
@@ -267,7 +271,8 @@ func (s *scaleSet) diagnosed(reason, words string) (missing string, err error) {
 		return "", err
 	}
 	findings := diagnosis.Diagnose(seen)
-	if slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Reason == reason && strings.Contains(f.Message, words) }) {
+	if slices.ContainsFunc(findings,
+		func(f finding.Finding) bool { return f.Reason == reason && strings.Contains(f.Message, words) }) {
 		return "", nil
 	}
 	return fmt.Sprintf("the doctor says %+v", findings), nil

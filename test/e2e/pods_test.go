@@ -50,7 +50,8 @@ func systemPods(t *testing.T, component string, options ...client.ListOption) []
 	t.Helper()
 	labels := client.MatchingLabels{v1alpha1.LabelComponent: component}
 	var pods corev1.PodList
-	if err := kube.List(t.Context(), &pods, append(options, client.InNamespace(site.SystemNamespace), labels)...); err != nil {
+	if err := kube.List(t.Context(), &pods,
+		append(options, client.InNamespace(site.SystemNamespace), labels)...); err != nil {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })

@@ -75,7 +75,8 @@ func podMonitors(t *testing.T) []prometheus.Monitor {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := place.Helm(t.Context(), "template", site.ControllerName, filepath.Join(place.Root, "charts", site.ControllerChart),
+	rendered, err := place.Helm(t.Context(), "template", site.ControllerName,
+		filepath.Join(place.Root, "charts", site.ControllerChart),
 		"--namespace="+site.SystemNamespace, "--values="+file, "--show-only=templates/podmonitor.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +93,8 @@ func scrapeConfig(t *testing.T, m *prometheus.Monitor) map[string]any {
 	t.Helper()
 	port := m.Spec.PodMetricsEndpoints[0].Port
 	var pods corev1.PodList
-	if err := kube.List(t.Context(), &pods, client.InNamespace(site.SystemNamespace), client.MatchingLabels(m.Spec.Selector.MatchLabels)); err != nil {
+	if err := kube.List(t.Context(), &pods, client.InNamespace(site.SystemNamespace),
+		client.MatchingLabels(m.Spec.Selector.MatchLabels)); err != nil {
 		t.Fatal(err)
 	}
 	var targets []prometheus.Target

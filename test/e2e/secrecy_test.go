@@ -114,7 +114,8 @@ func (s *scaleSet) seekInRunnersSecrets(secret string) {
 func (s *scaleSet) seekInSecret(name, secret string) {
 	s.t.Helper()
 	var object corev1.Secret
-	if err := kube.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &object); client.IgnoreNotFound(err) != nil {
+	if err := kube.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: name},
+		&object); client.IgnoreNotFound(err) != nil {
 		s.t.Fatal(err)
 	}
 	for key, value := range object.Data {

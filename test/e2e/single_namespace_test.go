@@ -66,7 +66,8 @@ func TestWatchedNamespaceCanBeDeleted(t *testing.T) {
 func (s *scaleSet) restrictController() {
 	s.t.Helper()
 	s.makeNamespace()
-	reconfigureController(s.t, func(values site.Values) { values["flags"].(site.Values)["watchSingleNamespace"] = s.namespace })
+	reconfigureController(s.t,
+		func(values site.Values) { values["flags"].(site.Values)["watchSingleNamespace"] = s.namespace })
 	s.expectNoClusterRole()
 }
 
@@ -116,7 +117,8 @@ func (s *scaleSet) roleBindings() []rbacv1.RoleBinding {
 func (s *scaleSet) deleteNamespace(options ...string) {
 	s.t.Helper()
 	s.installed = false
-	if _, err := place.Kubectl(s.t.Context(), append([]string{"delete", "namespace", s.namespace}, options...)...); err != nil {
+	if _, err := place.Kubectl(s.t.Context(),
+		append([]string{"delete", "namespace", s.namespace}, options...)...); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -34,7 +34,8 @@ func TestNewTemplateReplacesIdleRunnersAndSparesJobs(t *testing.T) {
 	s.apply()
 	s.await(t.Context(), "an idle runner of the new template and only the busy one of the old", func() (string, error) {
 		for _, pod := range s.runnerPods() {
-			isNew := slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "GENERATION" })
+			isNew := slices.ContainsFunc(pod.Spec.Containers[0].Env,
+				func(e corev1.EnvVar) bool { return e.Name == "GENERATION" })
 			if !isNew && pod.Name != busy {
 				return pod.Name + " is of the old template", nil
 			}
@@ -60,7 +61,8 @@ func TestNewMaximumTakesEffectWithoutANewListener(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady); c == nil || c.Reason != v1alpha1.ReasonMaxRunnersZero {
+		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady); c == nil ||
+			c.Reason != v1alpha1.ReasonMaxRunnersZero {
 			return fmt.Sprintf("it says %+v", c), nil
 		}
 		return "", nil

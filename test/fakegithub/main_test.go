@@ -17,7 +17,8 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	set, err := parse([]string{"-flow", "acquire", "-pats", "a, b,", "-runner-groups", "second", "-poll-length", "2s", "-seed", "4"})
+	set, err := parse([]string{"-flow", "acquire", "-pats", "a, b,", "-runner-groups", "second", "-poll-length", "2s",
+		"-seed", "4"})
 	if err != nil {
 		t.Fatal(err)
 	}

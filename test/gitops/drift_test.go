@@ -66,7 +66,8 @@ func checkUnchanged(t *testing.T, r *rig.Rig, wanted *unstructured.Unstructured)
 		}
 		applied := wanted.DeepCopy()
 		configuration := client.ApplyConfigurationFromUnstructured(applied)
-		if err := r.Cluster.Client().Apply(t.Context(), configuration, client.FieldOwner("argocd-controller"), client.ForceOwnership, client.DryRunAll); err != nil {
+		if err := r.Cluster.Client().Apply(t.Context(), configuration, client.FieldOwner("argocd-controller"),
+			client.ForceOwnership, client.DryRunAll); err != nil {
 			return "", err
 		}
 		for _, object := range []*unstructured.Unstructured{live, applied} {

@@ -46,7 +46,8 @@ func TestNothingIsPrunedByLabel(t *testing.T) {
 		}
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q,%q:%q,%q:%q},"annotations":{"argocd.argoproj.io/tracking-id":%q}}}`,
 			named, app, instance, app, applySet, app, app+":"+identify(object))
-		if err := r.Cluster.Client().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("argocd")); err != nil {
+		if err := r.Cluster.Client().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch)),
+			client.FieldOwner("argocd")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +96,8 @@ func prune(t *testing.T, r *rig.Rig, applied map[string]bool) {
 				if !applied[identify(object)] && (byArgoCD || labels[applySet] == app) {
 					t.Errorf("%s is pruned: labels %v, owner %v", identify(object), labels, owner)
 				}
-				if tracked := object.GetAnnotations()["argocd.argoproj.io/tracking-id"]; tracked != "" && !applied[identify(object)] {
+				if tracked := object.GetAnnotations()["argocd.argoproj.io/tracking-id"]; tracked != "" &&
+					!applied[identify(object)] {
 					t.Errorf("%s names a tracked object, %s", identify(object), tracked)
 				}
 			}

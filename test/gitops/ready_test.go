@@ -31,16 +31,19 @@ func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 	labelled(t, r, enforced, "baseline")
 	g, dind := gomega.NewWithT(t), rig.Values{"containerMode": rig.Values{"type": "dind"}}
 	began := time.Now()
-	g.Expect(r.AttemptUpgrade("dind", dind, waits...)).To(gomega.MatchError(gomega.And(gomega.ContainSubstring("AutoscalingRunnerSet"), gomega.ContainSubstring("Failed"))))
+	g.Expect(r.AttemptUpgrade("dind", dind, waits...)).
+		To(gomega.MatchError(gomega.And(gomega.ContainSubstring("AutoscalingRunnerSet"), gomega.ContainSubstring("Failed"))))
 	if took := time.Since(began); took >= rig.Patience || statusOf(t, r, "dind") != failed {
 		t.Errorf("Helm took %s, and the scale set is %s", took, statusOf(t, r, "dind"))
 	}
 	g.Expect(readyOf(t, r, "dind")).To(gomega.And(
-		gomega.ContainSubstring(`violates PodSecurity "baseline:latest": privileged`), gomega.ContainSubstring(`must not set securityContext.privileged=true`),
+		gomega.ContainSubstring(`violates PodSecurity "baseline:latest": privileged`),
+		gomega.ContainSubstring(`must not set securityContext.privileged=true`),
 		gomega.ContainSubstring("spec.template"), gomega.ContainSubstring(v1alpha1.ReasonPodForbidden),
 	))
 	labelled(t, r, enforced, "privileged")
-	g.Expect(r.AttemptUpgrade("dind", rig.Values{"containerMode": dind["containerMode"], "template": labelledTemplate}, waits...)).To(gomega.Succeed())
+	g.Expect(r.AttemptUpgrade("dind", rig.Values{"containerMode": dind["containerMode"], "template": labelledTemplate},
+		waits...)).To(gomega.Succeed())
 	g.Expect(statusOf(t, r, "dind")).To(gomega.Equal(current))
 
 	labelled(t, r, enforced, "baseline")
@@ -98,7 +101,8 @@ func webhookDown(namespace string) *admissionregistrationv1.ValidatingWebhookCon
 			Name: "pods.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1")},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{"pods"}},
 			}},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			SideEffects:       new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},

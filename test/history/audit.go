@@ -245,7 +245,8 @@ func podEnded(pod *corev1.Pod) bool {
 func SetOf(object *v1alpha1.EphemeralRunnerSet) *Set {
 	return &Set{
 		UID: string(object.UID), Name: object.Name,
-		Replicas: object.Spec.Replicas, AssignedJobs: object.Spec.AssignedJobs, PatchID: object.Spec.PatchID, MaxRunners: object.Spec.MaxRunners,
+		Replicas: object.Spec.Replicas, AssignedJobs: object.Spec.AssignedJobs, PatchID: object.Spec.PatchID,
+		MaxRunners: object.Spec.MaxRunners,
 	}
 }
 
@@ -254,8 +255,10 @@ func RunnerOf(object *v1alpha1.EphemeralRunner) *Runner {
 	status := object.Status
 	return &Runner{
 		UID: string(object.UID), Name: object.Name, SetUID: ownerOf(object), Deleting: object.DeletionTimestamp != nil,
-		Failed: status.Phase == v1alpha1.EphemeralRunnerPhaseFailed, Outdated: status.Phase == v1alpha1.EphemeralRunnerPhaseOutdated,
-		HasJob: status.JobID != "" || status.JobRequestID != 0, Completed: status.FinishedAt != nil || status.JobResult != "",
+		Failed:     status.Phase == v1alpha1.EphemeralRunnerPhaseFailed,
+		Outdated:   status.Phase == v1alpha1.EphemeralRunnerPhaseOutdated,
+		HasJob:     status.JobID != "" || status.JobRequestID != 0,
+		Completed:  status.FinishedAt != nil || status.JobResult != "",
 		Succeeded:  status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded,
 		JobPatchID: status.JobPatchID, Claims: claimsOf(object),
 	}
@@ -290,7 +293,8 @@ func PodOf(object *corev1.Pod) *Pod {
 func PoolOf(object *v1alpha1.AutoscalingRunnerSet) *Pool {
 	pool := object.Spec.EffectiveVolumeClaimPool()
 	return &Pool{
-		UID: string(object.UID), Name: object.Name, Max: pool.Max, Events: pool.KeepAfter.Events, Results: pool.KeepAfter.Results,
+		UID: string(object.UID), Name: object.Name, Max: pool.Max, Events: pool.KeepAfter.Events,
+		Results: pool.KeepAfter.Results,
 	}
 }
 

@@ -92,7 +92,8 @@ func TestChangesFromAudit(t *testing.T) {
 		{By: Manager, Verb: "delete", Revision: 6, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", Deleting: true, Failed: true}},
 		{By: Manager, Verb: "patch", Revision: 6, Gone: true, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", Deleting: true}},
 		{By: Manager, Verb: "create", Revision: 7, Pool: &Pool{
-			UID: "uid of AutoscalingRunnerSet", Name: "a", Max: &maxClaims, Events: []string{"push"}, Results: []string{"succeeded"}}},
+			UID: "uid of AutoscalingRunnerSet", Name: "a", Max: &maxClaims, Events: []string{"push"},
+			Results: []string{"succeeded"}}},
 		{By: Manager, Verb: "create", Revision: 8, Claim: &Claim{UID: "uid of PersistentVolumeClaim", Name: "a", Set: "linux", Template: "go"}},
 		{By: Other, Verb: "update", Revision: 9, Gone: true, Claim: &Claim{UID: "uid of PersistentVolumeClaim", Name: "a"}},
 		{By: Manager, Verb: "create", Revision: 10, Runner: &Runner{UID: "uid of EphemeralRunner", Name: "a", SetUID: "owner", Claims: []string{"x", "y"}}},
@@ -124,7 +125,8 @@ func TestDeletionsOfPodsFromAudit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := &logged{t: t}
 			event := l.add("admin", "delete", "pods", "", object("Pod", 3, owned+tt.metadata, tt.rest))
-			event.RequestObject, event.UserAgent = json.RawMessage(tt.options), "kube-controller-manager/v1/generic-garbage-collector"
+			event.RequestObject, event.UserAgent = json.RawMessage(tt.options),
+				"kube-controller-manager/v1/generic-garbage-collector"
 			change := l.history().Changes[0]
 			if change.Gone != tt.gone || change.By != Collector || change.Pod.RunnerUID != "owner" {
 				t.Errorf("got %+v by %s, gone %t", change.Pod, change.By, change.Gone)

@@ -187,7 +187,8 @@ func TestClaimsAreNotPassedOnAfterUnwantedJobs(t *testing.T) {
 			s.lease("between", "x")
 			s.mount("between")
 			s.succeeded("between")
-		}), []string{"runner between was created with claim x, in which job 7 ran", "runner b was created with claim x, in which job 7 ran"}},
+		}), []string{"runner between was created with claim x, in which job 7 ran",
+			"runner b was created with claim x, in which job 7 ran"}},
 		"another claim of the name": {passedOn("failed", func(s *story, claim Claim) {
 			s.claimGoes(claim)
 			claim.UID = "another"

@@ -180,7 +180,8 @@ func (h *History) late(at time.Time) time.Duration {
 
 // felt reports whether one of the disturbances is felt at a moment.
 func felt(disturbances []Interval, at time.Time) bool {
-	return slices.ContainsFunc(disturbances, func(i Interval) bool { return Interval{i.From, i.To.Add(recovery)}.contains(at) })
+	return slices.ContainsFunc(disturbances,
+		func(i Interval) bool { return Interval{i.From, i.To.Add(recovery)}.contains(at) })
 }
 
 // blind reports whether too little is known of a moment to judge it.

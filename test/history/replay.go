@@ -55,7 +55,8 @@ type pod struct {
 func (p *pod) lives() bool { return p != nil && !p.gone && !p.Succeeded && !p.Failed }
 
 func newReplay(h *History) *replay {
-	return &replay{history: h, sets: map[string]*set{}, runners: map[string]*runner{}, pods: map[string]*pod{}, claims: newClaims(),
+	return &replay{history: h, sets: map[string]*set{}, runners: map[string]*runner{}, pods: map[string]*pod{},
+		claims:    newClaims(),
 		revisions: map[string]uint64{}}
 }
 

@@ -95,7 +95,8 @@ func (r *replay) settled(set *set, runner *runner, at time.Time) bool {
 // runner, which never had a job: a runner ends when its registration is gone.
 func (r *replay) removedFirst(runner *runner, at time.Time) bool {
 	hadJob := slices.ContainsFunc(r.history.Jobs, func(job Job) bool { return job.Runner == runner.Name })
-	registered := slices.ContainsFunc(r.history.Registrations, func(of Registration) bool { return of.Name == runner.Name })
+	registered := slices.ContainsFunc(r.history.Registrations,
+		func(of Registration) bool { return of.Name == runner.Name })
 	letGo := r.letGo(runner)
 	return registered && !hadJob && !letGo.IsZero() && !letGo.After(runner.ended.Add(r.history.late(at)))
 }
@@ -134,10 +135,12 @@ func (r *replay) describeSlots(created *runner) string {
 			others = append(others, other)
 		}
 	}
-	slices.SortFunc(others, func(a, b *runner) int { return cmp.Or(b.occupied.Compare(a.occupied), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(others,
+		func(a, b *runner) int { return cmp.Or(b.occupied.Compare(a.occupied), cmp.Compare(a.Name, b.Name)) })
 	var slots []string
 	for _, other := range others[:min(most, len(others))] {
-		slots = append(slots, fmt.Sprintf("%s %s since %s", other.Name, r.slot(other, created.created), other.occupied.Format(clockFormat)))
+		slots = append(slots, fmt.Sprintf("%s %s since %s", other.Name, r.slot(other, created.created),
+			other.occupied.Format(clockFormat)))
 	}
 	if len(others) > most {
 		slots = append(slots, fmt.Sprintf("and %d more", len(others)-most))

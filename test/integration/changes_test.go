@@ -44,7 +44,8 @@ func TestRotatedToken(t *testing.T) {
 	r.AwaitQuiet()
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionCredentialsValid)
-	g.Eventually(func() bool { return kube.PodCondition(r.ListenerPod(), corev1.PodReady).Status == corev1.ConditionTrue }, rig.Patience).
+	g.Eventually(func() bool { return kube.PodCondition(r.ListenerPod(), corev1.PodReady).Status == corev1.ConditionTrue },
+		rig.Patience).
 		Should(gomega.BeTrue())
 	checkOneListener(t, r)
 	for _, pod := range managerPods(r) {

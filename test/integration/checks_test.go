@@ -67,24 +67,29 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 	}
 	r.QueueJobs(1, time.Hour)
 	eventually(said(r), rig.Patience).Should(gomega.ConsistOf(gomega.MatchRegexp(
-		`^Runners ` + rig.DefaultSet + `: waiting \(QuotaExceeded\): Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
+		`^Runners ` + rig.DefaultSet +
+			`: waiting \(QuotaExceeded\): Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
 	r.KillListener()
 	r.KillManager()
 	if err := api.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
-	over := gomega.Equal(`Runners ` + rig.DefaultSet + `: waiting (QuotaExceeded): No longer waiting for this (completed, neutral)`)
+	over := gomega.Equal(`Runners ` + rig.DefaultSet +
+		`: waiting (QuotaExceeded): No longer waiting for this (completed, neutral)`)
 	// The next manager looks every minute, and what it sees has to hold for a minute.
 	eventually(said(r), 2*rig.Patience).Should(gomega.ConsistOf(over))
 	busy := func() (pods []corev1.Pod) {
-		return slices.DeleteFunc(r.RunnerPods(), func(pod corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationJobID] == "" })
+		return slices.DeleteFunc(r.RunnerPods(),
+			func(pod corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationJobID] == "" })
 	}
 	eventually(busy, rig.Patience).Should(gomega.HaveLen(1))
-	if err := r.Node.Evict(client.ObjectKeyFromObject(&busy()[0]), "The node was low on resource: ephemeral-storage."); err != nil {
+	if err := r.Node.Evict(client.ObjectKeyFromObject(&busy()[0]),
+		"The node was low on resource: ephemeral-storage."); err != nil {
 		t.Fatal(err)
 	}
 	eventually(said(r), rig.Patience).Should(gomega.ConsistOf(over, gomega.Equal(
-		`Runners `+rig.DefaultSet+`: lost (Evicted): Lost with the runner: its pod was evicted from its node (completed, neutral)`)))
+		`Runners `+rig.DefaultSet+
+			`: lost (Evicted): Lost with the runner: its pod was evicted from its node (completed, neutral)`)))
 }
 
 // GitHub lets nobody write check runs with a token: a scale set with one says so, and works.
@@ -96,9 +101,11 @@ func TestChecksNeedAnApp(t *testing.T) {
 	api, eventually := r.Cluster.Client(), gomega.NewWithT(t).Eventually
 	r.QueueJobs(1, time.Hour)
 	eventually(func() []corev1.Pod {
-		return slices.DeleteFunc(r.RunnerPods(), func(pod corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationJobID] == "" })
+		return slices.DeleteFunc(r.RunnerPods(),
+			func(pod corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationJobID] == "" })
 	}, rig.Patience).Should(gomega.HaveLen(1))
-	if err := r.Node.Evict(client.ObjectKeyFromObject(&r.RunnerPods()[0]), "The node was low on resource: ephemeral-storage."); err != nil {
+	if err := r.Node.Evict(client.ObjectKeyFromObject(&r.RunnerPods()[0]),
+		"The node was low on resource: ephemeral-storage."); err != nil {
 		t.Fatal(err)
 	}
 	eventually(func() (string, error) {

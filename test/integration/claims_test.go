@@ -120,7 +120,8 @@ func TestClaimsOutliveRunners(t *testing.T) {
 	}
 	counts := func() *v1alpha1.VolumeClaimCounts {
 		var list v1alpha1.AutoscalingRunnerSetList
-		if err := r.Cluster.Client().List(t.Context(), &list, client.InNamespace(r.RunnerNamespace)); err != nil || len(list.Items) != 1 {
+		if err := r.Cluster.Client().List(t.Context(), &list, client.InNamespace(r.RunnerNamespace)); err != nil ||
+			len(list.Items) != 1 {
 			return nil
 		}
 		return list.Items[0].Status.VolumeClaims
@@ -138,7 +139,8 @@ func TestOneClaimServesOneRunnerAfterAnother(t *testing.T) {
 	queue := func(event string) {
 		var ids []int64
 		for range jobs {
-			ids = append(ids, r.Queue(fakegithub.JobRequest{ScaleSet: rig.DefaultSet, Event: event, Duration: fakegithub.Duration(time.Second)})...)
+			ids = append(ids, r.Queue(fakegithub.JobRequest{ScaleSet: rig.DefaultSet, Event: event,
+				Duration: fakegithub.Duration(time.Second)})...)
 		}
 		r.WaitDone(ids)
 		r.AwaitQuiet()

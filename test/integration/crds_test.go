@@ -57,13 +57,15 @@ func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	g.Eventually(func() []string { return readSet(t, r, rig.DefaultSet).Status.ActiveSchedules }, rig.Patience).
 		Should(gomega.Equal([]string{"always"}))
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
-	if set := readSet(t, r, rig.DefaultSet); set.Status.Registration == nil || *set.Status.Registration != *registered || len(set.Status.Registrations) != 1 {
+	if set := readSet(t, r, rig.DefaultSet); set.Status.Registration == nil || *set.Status.Registration != *registered ||
+		len(set.Status.Registrations) != 1 {
 		t.Errorf("the scale set was registered as %+v, and is as %+v, in %+v",
 			registered, set.Status.Registration, set.Status.Registrations)
 	}
 	r.WaitDone(r.QueueJobs(1, 0))
 	r.EndJobs(more)
-	if job := r.EndJobs(held)[0]; !slices.ContainsFunc(before, func(pod corev1.Pod) bool { return pod.Name == job.Runner }) {
+	if job := r.EndJobs(held)[0]; !slices.ContainsFunc(before,
+		func(pod corev1.Pod) bool { return pod.Name == job.Runner }) {
 		t.Errorf("the job that ran all the time ran on %s, and not where it began", job.Runner)
 	}
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"schedules": []rig.Values{}})

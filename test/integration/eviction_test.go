@@ -42,7 +42,8 @@ func TestEvictionsWaitForJobs(t *testing.T) {
 		t.Errorf("with All the eviction of an idle pod is answered with %v, want 429", err)
 	}
 
-	foreign := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: "of-the-platform-team"}}
+	foreign := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace,
+		Name: "of-the-platform-team"}}
 	foreign.Spec.Selector = &metav1.LabelSelector{}
 	if err := r.Cluster.Client().Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)

@@ -52,14 +52,17 @@ func startKueue(t *testing.T, r *rig.Rig) *kueue {
 	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: r.RunnerNamespace},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "mpod.kb.io", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL), CABundle: certificate},
+			Name: "mpod.kb.io", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(server.URL),
+				CABundle: certificate},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{"pods"}},
 			}},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: r.RunnerNamespace}},
-			ObjectSelector:    &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: kueueQueue, Operator: metav1.LabelSelectorOpExists}}},
-			SideEffects:       new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: kueueQueue,
+				Operator: metav1.LabelSelectorOpExists}}},
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
 	if err := r.Cluster.Client().Create(t.Context(), webhook); err != nil {
@@ -168,7 +171,8 @@ func TestKueue(t *testing.T) {
 	}, rig.Patience).Should(gomega.ContainSubstring(kueueGate))
 	gated := runnerPods(r)
 	g.Eventually(func() placed { return roomOf(t, r, rig.DefaultSet) }, rig.Patience).Should(gomega.And(
-		gomega.HaveField("Reason", v1alpha1.ReasonPodsUnschedulable), gomega.HaveField("Advertised", gomega.BeNumerically("<=", few))))
+		gomega.HaveField("Reason", v1alpha1.ReasonPodsUnschedulable),
+		gomega.HaveField("Advertised", gomega.BeNumerically("<=", few))))
 
 	k.quota.Store(3)
 	running := func() int { return len(r.GitHub.Jobs("running")) }

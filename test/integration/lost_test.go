@@ -22,7 +22,9 @@ import (
 // Jobs lose their pods in every way that a cluster has for it, and one keeps its pod: each loss is told a single time,
 // with its cause, also by a manager that is killed right after.
 func TestEveryLostJobIsTold(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}}) // evictions are not to wait
+	// Evictions are not to wait.
+	r := rig.Start(t, testkube.Shared(t),
+		rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}})
 	api := r.Cluster.Client()
 	strikes := map[v1alpha1.LostCause][]func(*corev1.Pod) error{
 		"Evicted": {
@@ -101,7 +103,8 @@ func lossesTold(t *testing.T, r *rig.Rig, set types.UID, want map[string]v1alpha
 		if event.Reason == "JobLost" && event.Regarding.Kind == "AutoscalingRunnerSet" && event.Regarding.UID == set &&
 			event.Related != nil {
 			told[event.Related.Name]++
-			if cause := want[event.Related.Name]; !strings.Contains(event.Note, string(cause)) || !strings.Contains(event.Note, "run it again") {
+			if cause := want[event.Related.Name]; !strings.Contains(event.Note, string(cause)) ||
+				!strings.Contains(event.Note, "run it again") {
 				t.Errorf("the Event about %s says %q, want %s and what to do", event.Related.Name, event.Note, cause)
 			}
 		}

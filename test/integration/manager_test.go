@@ -81,7 +81,8 @@ func managerPods(r *rig.Rig) []corev1.Pod {
 func readyManagers(r *rig.Rig) int {
 	ready := 0
 	for _, pod := range managerPods(r) {
-		if condition := kube.PodCondition(&pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
+		if condition := kube.PodCondition(&pod, corev1.PodReady); condition != nil &&
+			condition.Status == corev1.ConditionTrue {
 			ready++
 		}
 	}
@@ -124,7 +125,8 @@ func checkStops(t *testing.T, r *rig.Rig, pod *corev1.Pod) {
 		t.Fatal(err)
 	}
 	var ended *corev1.ContainerStateTerminated
-	gomega.NewWithT(t).Eventually(func() bool { ended = terminated(r, pod); return ended != nil }, rig.Patience, 50*time.Millisecond).
+	gomega.NewWithT(t).Eventually(func() bool { ended = terminated(r, pod); return ended != nil }, rig.Patience,
+		50*time.Millisecond).
 		Should(gomega.BeTrue(), "the manager has not ended")
 	if ended.ExitCode != 0 {
 		t.Errorf("the manager ended with exit code %d (%s)", ended.ExitCode, ended.Reason)
@@ -137,7 +139,8 @@ func checkStops(t *testing.T, r *rig.Rig, pod *corev1.Pod) {
 // terminated returns how the pod's container ended, nil while it runs.
 func terminated(r *rig.Rig, pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	now := &corev1.Pod{}
-	if err := r.Cluster.Client().Get(context.Background(), client.ObjectKeyFromObject(pod), now); err != nil || len(now.Status.ContainerStatuses) == 0 {
+	if err := r.Cluster.Client().Get(context.Background(), client.ObjectKeyFromObject(pod), now); err != nil ||
+		len(now.Status.ContainerStatuses) == 0 {
 		return nil // it is asked again
 	}
 	return now.Status.ContainerStatuses[0].State.Terminated

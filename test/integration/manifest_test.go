@@ -78,7 +78,8 @@ func managersRole(r *rig.Rig, namespace string) []client.Object {
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: r.SystemNamespace, Name: rig.ControllerAccount}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: r.SystemNamespace,
+			Name: rig.ControllerAccount}},
 	}
 	return []client.Object{role, binding}
 }

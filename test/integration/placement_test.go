@@ -79,10 +79,12 @@ func announced(r *rig.Rig, name string) int {
 func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	const small, large = 2, 30
 	first := rig.Start(t, testkube.Shared(t), rig.Options{
-		SingleNamespace: true, GitHub: multiLabel, MaxRunners: 100, ScaleSetValues: placing(nil), Slots: func() int { return small },
+		SingleNamespace: true, GitHub: multiLabel, MaxRunners: 100, ScaleSetValues: placing(nil),
+		Slots: func() int { return small },
 	})
 	second := rig.Start(t, testkube.Shared(t), rig.Options{
-		Beside: first, SingleNamespace: true, MaxRunners: 100, ScaleSetValues: placing(nil), Slots: func() int { return large },
+		Beside: first, SingleNamespace: true, MaxRunners: 100, ScaleSetValues: placing(nil),
+		Slots: func() int { return large },
 	})
 	second.InstallSet("second", nil)
 	second.AwaitListening("second")

@@ -34,7 +34,8 @@ func TestLabelThatNoObjectMayHaveIsSaid(t *testing.T) {
 		}
 		g.Eventually(ready, rig.Patience).Should(gomega.And(
 			gomega.HaveField("Reason", v1alpha1.ReasonReconcileFailed), gomega.HaveField("Status", metav1.ConditionFalse),
-			gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(name), gomega.ContainSubstring("bad label!"), gomega.ContainSubstring("; correct "))),
+			gomega.HaveField("Message", gomega.And(gomega.ContainSubstring(name), gomega.ContainSubstring("bad label!"),
+				gomega.ContainSubstring("; correct "))),
 		))
 		r.WaitDone(r.QueueJobs(1, 0))
 		editSet(t, r, func(spec *v1alpha1.AutoscalingRunnerSetSpec) { give(spec, nil) })

@@ -203,7 +203,8 @@ func ownedBy(kind, name string, uid types.UID) metav1.OwnerReference {
 // ownerless lists the objects that are not the scale set's own.
 func (b *backup) ownerless(ctx context.Context) ([]string, error) {
 	var left []string
-	lists := []client.ObjectList{&v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{}, &corev1.PodList{}, &corev1.SecretList{}}
+	lists := []client.ObjectList{&v1alpha1.EphemeralRunnerSetList{}, &v1alpha1.EphemeralRunnerList{}, &corev1.PodList{},
+		&corev1.SecretList{}}
 	owners := map[types.UID]bool{}
 	var origins v1alpha1.AutoscalingRunnerSetList
 	if err := b.Cluster.Client().List(ctx, &origins, client.InNamespace(b.RunnerNamespace)); err != nil {
@@ -248,7 +249,8 @@ func (b *backup) watchPods() (end func() []string) {
 				continue
 			}
 			alive[pod.UID] = true
-			if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; ended || event.Type == "DELETED" {
+			if ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; ended ||
+				event.Type == "DELETED" {
 				delete(alive, pod.UID)
 			}
 			if len(alive) > mostRestored {

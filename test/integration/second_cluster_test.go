@@ -27,7 +27,8 @@ import (
 // jobs, the second does.
 func TestRestoreIntoASecondCluster(t *testing.T) {
 	first := rig.Start(t, testkube.Shared(t), rig.Options{
-		MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true, GitHub: fakegithub.Options{PollLength: 2 * time.Second},
+		MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true,
+		GitHub: fakegithub.Options{PollLength: 2 * time.Second},
 	})
 	t.Cleanup(func() { // after the second is gone
 		if err := first.ScaleManagers(context.Background(), 1); err != nil {
@@ -128,7 +129,9 @@ func saveAll(t *testing.T, r *rig.Rig) (saved, runners []*unstructured.Unstructu
 
 // restoreAll creates the saved objects with their status, each in the second cluster's namespace for that of the first.
 // Existing objects stay.
-func restoreAll(t *testing.T, first, second *rig.Rig, saved []*unstructured.Unstructured) (restored []*unstructured.Unstructured) {
+func restoreAll(
+	t *testing.T, first, second *rig.Rig, saved []*unstructured.Unstructured,
+) (restored []*unstructured.Unstructured) {
 	t.Helper()
 	elsewhere := strings.NewReplacer(first.RunnerNamespace, second.RunnerNamespace, first.SystemNamespace,
 		second.SystemNamespace)
@@ -157,7 +160,8 @@ func restoreAll(t *testing.T, first, second *rig.Rig, saved []*unstructured.Unst
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = second.Cluster.Client().Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, patch)) // it may be gone by now
+			// It may be gone by now.
+			_ = second.Cluster.Client().Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, patch))
 		}
 	}
 	return restored

@@ -45,7 +45,8 @@ func checkSightings(t *testing.T, r *rig.Rig) {
 		return where == "Secret runners-gha-rs-github-secret" ||
 			(strings.HasPrefix(where, "Secret ") && strings.HasSuffix(where, "-listener-config"))
 	}
-	if secrets := slices.DeleteFunc(slices.Clone(seen), func(where string) bool { return !allowed(where) }); len(secrets) != 2 {
+	if secrets := slices.DeleteFunc(slices.Clone(seen),
+		func(where string) bool { return !allowed(where) }); len(secrets) != 2 {
 		t.Errorf("the token should be seen in two Secrets, or else this test can't see: %q", secrets)
 	}
 	if elsewhere := slices.DeleteFunc(seen, allowed); len(elsewhere) > 0 {

@@ -62,7 +62,8 @@ func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
 	r.AwaitUninstalled()
 	r.StopManager()
 	set, err := arc.Register(t.Context(), arc.Place{
-		System: r.SystemNamespace, Runners: r.RunnerNamespace, Account: rig.ControllerAccount, URL: r.GitHubURL + "/org", Token: rig.PAT,
+		System: r.SystemNamespace, Runners: r.RunnerNamespace, Account: rig.ControllerAccount, URL: r.GitHubURL + "/org",
+		Token: rig.PAT,
 	})
 	if err == nil {
 		err = set.CreateObjects(func(object *unstructured.Unstructured) error { return createARC(t, r, object) })
@@ -84,7 +85,8 @@ func drainingRunnerSet(t *testing.T, r *rig.Rig) client.ObjectKey {
 		t.Fatal(err)
 	}
 	older.Name, older.ResourceVersion, older.UID = arc.Name+"-b4d9f", "", ""
-	if err := errors.Join(r.Cluster.Client().Create(t.Context(), older, client.FieldOwner("arc")), r.Cluster.Client().Delete(t.Context(), older)); err != nil {
+	if err := errors.Join(r.Cluster.Client().Create(t.Context(), older, client.FieldOwner("arc")),
+		r.Cluster.Client().Delete(t.Context(), older)); err != nil {
 		t.Fatal(err)
 	}
 	return client.ObjectKeyFromObject(older)
@@ -94,8 +96,10 @@ func drainingRunnerSet(t *testing.T, r *rig.Rig) client.ObjectKey {
 // copied all that it found.
 func inherited(t *testing.T, r *rig.Rig) (left []string) {
 	t.Helper()
-	for _, list := range []client.ObjectList{&v1alpha1.AutoscalingListenerList{}, &corev1.ServiceAccountList{}, &corev1.PodList{}, &corev1.SecretList{}} {
-		if err := r.Cluster.Client().List(t.Context(), list, client.InNamespace(r.SystemNamespace), client.MatchingLabels{v1alpha1.LabelScaleSetName: arc.Name}); err != nil {
+	for _, list := range []client.ObjectList{&v1alpha1.AutoscalingListenerList{}, &corev1.ServiceAccountList{},
+		&corev1.PodList{}, &corev1.SecretList{}} {
+		if err := r.Cluster.Client().List(t.Context(), list, client.InNamespace(r.SystemNamespace),
+			client.MatchingLabels{v1alpha1.LabelScaleSetName: arc.Name}); err != nil {
 			t.Fatal(err)
 		}
 		_ = meta.EachListItem(list, func(item runtime.Object) error {

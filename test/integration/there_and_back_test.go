@@ -155,7 +155,8 @@ func removeListener(t *testing.T, r *rig.Rig, name string) {
 func removeAsARC(t *testing.T, r *rig.Rig, name string) {
 	t.Helper()
 	runner := metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: name}
-	for _, object := range []client.Object{&corev1.Pod{ObjectMeta: runner}, &corev1.Secret{ObjectMeta: runner}, &v1alpha1.EphemeralRunner{ObjectMeta: runner}} {
+	for _, object := range []client.Object{&corev1.Pod{ObjectMeta: runner}, &corev1.Secret{ObjectMeta: runner},
+		&v1alpha1.EphemeralRunner{ObjectMeta: runner}} {
 		remove(t, r, object)
 	}
 }
@@ -164,7 +165,8 @@ func removeAsARC(t *testing.T, r *rig.Rig, name string) {
 func remove(t *testing.T, r *rig.Rig, object client.Object) {
 	t.Helper()
 	kube := r.Cluster.Client()
-	if err := kube.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+	if err := kube.Patch(t.Context(), object,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.IgnoreNotFound(kube.Delete(t.Context(), object)); err != nil {

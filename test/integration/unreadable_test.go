@@ -68,7 +68,8 @@ func TestARunnerThatCantBeReadEndsItsJob(t *testing.T) {
 		spoilt.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EphemeralRunner"))
 		spoilt.SetNamespace(runners.Items[i].Namespace)
 		spoilt.SetName(runners.Items[i].Name)
-		if err := r.Cluster.Client().Patch(t.Context(), spoilt, client.RawPatch(types.MergePatchType, []byte(unreadable))); err != nil {
+		if err := r.Cluster.Client().Patch(t.Context(), spoilt,
+			client.RawPatch(types.MergePatchType, []byte(unreadable))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,8 +30,10 @@ func TestAnUpgradeWaitsForItsCredentials(t *testing.T) {
 		"runner group not found":              {"runnerGroup": "nobody"},
 		"single sign-on: https://":            {"githubConfigSecret": rig.Values{"github_token": next}},
 	} {
-		fault, err := r.GitHub.AddFault(fakegithub.Fault{Endpoint: "registration-token", Status: 403, Body: `{"message":"Resource protected by organization SAML enforcement."}`,
-			Headers: map[string]string{"X-GitHub-SSO": "required; url=https://" + strings.TrimPrefix(r.GitHubURL, "http://") + "/orgs/org/sso?authorization_request=A1"}})
+		fault, err := r.GitHub.AddFault(fakegithub.Fault{Endpoint: "registration-token", Status: 403,
+			Body: `{"message":"Resource protected by organization SAML enforcement."}`,
+			Headers: map[string]string{"X-GitHub-SSO": "required; url=https://" + strings.TrimPrefix(r.GitHubURL, "http://") +
+				"/orgs/org/sso?authorization_request=A1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,8 @@ func TestAnUpgradeWaitsForItsCredentials(t *testing.T) {
 	if err := upgrade(rig.Values{"githubConfigSecret": rig.Values{"github_token": next}}); err != nil {
 		t.Errorf("with a good token the upgrade fails: %v", err)
 	}
-	if set := readSet(t, r, rig.DefaultSet); !meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionCredentialsValid) {
+	if set := readSet(t, r, rig.DefaultSet); !meta.IsStatusConditionTrue(set.Status.Conditions,
+		v1alpha1.ConditionCredentialsValid) {
 		t.Error("it succeeds before GitHub has accepted the token")
 	}
 	r.GitHub.RevokePAT(rig.PAT, true)

@@ -70,7 +70,8 @@ func newHooks(t *testing.T, shell []string) *hooks {
 	} {
 		h.write(file, content)
 	}
-	h.env = append(os.Environ(), "ACTIONS_RUNNER_NODE_NAME=worker-3", "RUNNER_WORKSPACE=/", "RUNNER_TEMP="+directory, "PROC="+absolute(t, "proc"),
+	h.env = append(os.Environ(), "ACTIONS_RUNNER_NODE_NAME=worker-3", "RUNNER_WORKSPACE=/", "RUNNER_TEMP="+directory,
+		"PROC="+absolute(t, "proc"),
 		"TERMINATION_LOG="+h.termination, "GITHUB_STEP_SUMMARY="+h.summary, "DOCKER_HOST=", "ACTIONS_RUNNER_CONTAINER_HOOKS=")
 	return h
 }
@@ -161,7 +162,8 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 				if got := h.read(h.termination); got != want.line {
 					t.Errorf("termination message %s, want %s", got, want.line)
 				}
-				if summary := h.read(h.summary); !strings.Contains(summary, "\n| CPU | ") || !strings.Contains(summary, "`arc-runners/set` on node `worker-3`") {
+				if summary := h.read(h.summary); !strings.Contains(summary, "\n| CPU | ") ||
+					!strings.Contains(summary, "`arc-runners/set` on node `worker-3`") {
 					t.Errorf("summary\n%s", summary)
 				}
 			})
@@ -173,7 +175,8 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 func TestHooksFailNoJob(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		touched := filepath.Join(h.directory, "touched")
-		h.write("phases", "queued=$(touch "+touched+") assigned=a[$(touch "+touched+")] created=08 started=99999999999999999999 \n::error::x *")
+		h.write("phases", "queued=$(touch "+touched+") assigned=a[$(touch "+touched+
+			")] created=08 started=99999999999999999999 \n::error::x *")
 		nowhere := []string{
 			"CGROUP=/nowhere", "PROC=/nowhere", "TERMINATION_LOG=/nowhere/x", "GITHUB_STEP_SUMMARY=/nowhere/x",
 			"RUNNER_WORKSPACE=/nowhere",
@@ -205,7 +208,8 @@ func TestADiskThatHangsDelaysNoJob(t *testing.T) {
 			if took := time.Since(began); took > 30*time.Second { // a second, on a busy machine
 				t.Errorf("%s: start and end of the job took %s", name, took)
 			}
-			for _, want := range []string{"Node: worker-3\n", "Wait: 42 s", "Memory: peak 1.0 GiB", "CPU: 61.2 s used", "Network: 3.0 GiB received"} {
+			for _, want := range []string{"Node: worker-3\n", "Wait: 42 s", "Memory: peak 1.0 GiB", "CPU: 61.2 s used",
+				"Network: 3.0 GiB received"} {
 				if !strings.Contains(printed, want) {
 					t.Errorf("%s: no %q in\n%s", name, want, printed)
 				}

@@ -76,7 +76,8 @@ func limited(t *testing.T) (directory string, err error) {
 		}
 		joins = append(joins, "echo $$ >"+filepath.Join(at(controller), "cgroup.procs"))
 	}
-	job := strings.Join(joins, "; ") + `; timeout 3 sh -c 'while :; do :; done'; head -c 200000000 /dev/zero | tail >/dev/null; exit 0`
+	job := strings.Join(joins, "; ") +
+		`; timeout 3 sh -c 'while :; do :; done'; head -c 200000000 /dev/zero | tail >/dev/null; exit 0`
 	if output, err := exec.CommandContext(t.Context(), "sh", "-c", job).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("run a job in the group: %w: %s", err, output)
 	}
@@ -100,7 +101,8 @@ func TestWhereNoProcessCanBeStarted(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		h.shell = append([]string{"sh", "-c", limit + ` && exec "$@"`, group}, h.shell...)
 		printed := h.run("started.sh") + h.run("completed.sh", "CGROUP="+absolute(t, "v1"))
-		for _, want := range []string{"Node: worker-3\n", "Memory: peak 1.0 GiB", "CPU: 61.2 s used", "Network: 3.0 GiB received"} {
+		for _, want := range []string{"Node: worker-3\n", "Memory: peak 1.0 GiB", "CPU: 61.2 s used",
+			"Network: 3.0 GiB received"} {
 			if !strings.Contains(printed, want) {
 				t.Errorf("no %q in\n%s", want, printed)
 			}

@@ -41,8 +41,10 @@ func (m *measurement) noteIdle(s *settings, result *Result) {
 		}
 	}
 	setMinutes := took.Minutes() * sets
-	result.Notes["requests per set and minute"] = fmt.Sprintf("%.1f, %.1f of them reads", float64(total)/setMinutes, float64(result.Reads)/setMinutes)
-	result.Notes["one process"] = fmt.Sprintf("manager %s, listener %s", share(result.Manager, took), share(result.Listener, took))
+	result.Notes["requests per set and minute"] = fmt.Sprintf("%.1f, %.1f of them reads", float64(total)/setMinutes,
+		float64(result.Reads)/setMinutes)
+	result.Notes["one process"] = fmt.Sprintf("manager %s, listener %s", share(result.Manager, took),
+		share(result.Listener, took))
 }
 
 // share describes what one process of a program has used, its CPU time as a percentage of one CPU.

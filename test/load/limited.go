@@ -33,7 +33,8 @@ func limited(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Res
 	unlimit()
 	m.end(&result)
 	least := time.Duration((jobs-1)/limitAllowance) * limitWindow
-	result.Notes["registrations refused"] = fmt.Sprintf("%d; %d every %s are allowed, which takes %s", refusals(r), limitAllowance, limitWindow, least)
+	result.Notes["registrations refused"] = fmt.Sprintf("%d; %d every %s are allowed, which takes %s", refusals(r),
+		limitAllowance, limitWindow, least)
 	return result
 }
 

@@ -84,7 +84,8 @@ func (m *measurement) awaitJobs(jobs int) {
 
 func (m *measurement) awaitCompleted(jobs int) {
 	m.t.Helper()
-	gomega.NewWithT(m.t).Eventually(func() int { return m.rig.GitHub.Snapshot().JobsByState["completed"] }, patience, look).
+	gomega.NewWithT(m.t).Eventually(func() int { return m.rig.GitHub.Snapshot().JobsByState["completed"] },
+		patience, look).
 		Should(gomega.Equal(m.known+jobs), "completed jobs")
 }
 

@@ -29,7 +29,8 @@ func (s *settings) startProfile(t *testing.T, r *rig.Rig) func() {
 	}
 	var profiles sync.WaitGroup
 	fetch := func(what, file string) {
-		if err := download(t.Context(), "http://"+profileAddress+"/debug/pprof/"+what, filepath.Join(s.profile, file)); err != nil {
+		if err := download(t.Context(), "http://"+profileAddress+"/debug/pprof/"+what,
+			filepath.Join(s.profile, file)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -145,7 +145,8 @@ func (r Result) compare(row func(name, format string, values ...any)) {
 	row("  per runner", "%.2f API requests; CPU: manager %.1f ms, API server %.1f ms", single.RequestsPerRunner,
 		single.Manager.CPUPerRunner, single.APIServer.CPUPerRunner)
 	row("many sets over the single one", "created p99 %s, gone p99 %s, API server's CPU %s",
-		timesOver(r.Created.P99, single.Created.P99), timesOver(r.Gone.P99, single.Gone.P99), timesOver(r.APIServer.CPUPerRunner, single.APIServer.CPUPerRunner))
+		timesOver(r.Created.P99, single.Created.P99), timesOver(r.Gone.P99, single.Gone.P99),
+		timesOver(r.APIServer.CPUPerRunner, single.APIServer.CPUPerRunner))
 }
 
 // timesOver formats the ratio of a figure to a base, which may not have been measured.

@@ -89,7 +89,8 @@ func latency(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) Res
 	}
 	m.end(&result)
 	service := s.latency + s.jit
-	result.Notes["p50 beyond the service's own"] = fmt.Sprintf("%.0f ms (of %s)", 1000*(result.Created.P50-service.Seconds()), service)
+	result.Notes["p50 beyond the service's own"] = fmt.Sprintf("%.0f ms (of %s)",
+		1000*(result.Created.P50-service.Seconds()), service)
 	return result
 }
 
@@ -116,7 +117,8 @@ func soak(t *testing.T, cluster *testkube.Cluster, s *settings, _ int) Result {
 	arrive(t, r, s, jobs, func(queued int) {
 		if tenth := max(1, jobs/10); queued%tenth == 0 {
 			manager, listener := r.Usage(rig.ManagerProgram), r.Usage(rig.ListenerProgram)
-			result.Notes[fmt.Sprintf("memory after %6d jobs", queued)] = fmt.Sprintf("manager %d MiB, listener %d MiB", manager.Resident>>20, listener.Resident>>20)
+			result.Notes[fmt.Sprintf("memory after %6d jobs", queued)] = fmt.Sprintf("manager %d MiB, listener %d MiB",
+				manager.Resident>>20, listener.Resident>>20)
 		}
 	})
 	m.awaitJobs(jobs)

@@ -33,7 +33,9 @@ func hangingSet(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) 
 
 // inManySets calls disturb when all sets listen and the single set has been measured. other is the address of another
 // GitHub, or empty. disturb returns the number of runners that it causes, and a function that ends the disturbance.
-func inManySets(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, other string, disturb func(*rig.Rig) (int, func())) Result {
+func inManySets(
+	t *testing.T, cluster *testkube.Cluster, s *settings, jobs int, other string, disturb func(*rig.Rig) (int, func()),
+) Result {
 	total := jobs * s.sets
 	result := newResult(s, total)
 	options := s.rigOptions(total)
@@ -87,7 +89,11 @@ func hang(t *testing.T, r *rig.Rig, github *fakegithub.Server, address string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := github.QueueJobs(fakegithub.JobRequest{Count: jobs, ScaleSet: set, Duration: fakegithub.Duration(time.Second)}); err != nil {
+	if _, err := github.QueueJobs(fakegithub.JobRequest{
+		Count:    jobs,
+		ScaleSet: set,
+		Duration: fakegithub.Duration(time.Second),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	g.Eventually(func() int { return runnersIn(t, r) }, patience, look).

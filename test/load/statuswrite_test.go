@@ -32,11 +32,13 @@ func BenchmarkStatusWrite(b *testing.B) {
 			})
 			namespace := cluster.NewNamespace(b)
 			template := runnerTemplate()
-			var sets, runnerSets, runners []client.Object // one for each writer: two that write the same object make the API server repeat one
+			// One for each writer: two that write the same object make the API server repeat one.
+			var sets, runnerSets, runners []client.Object
 			for i := range atOnce {
 				meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}
 				set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: *meta.DeepCopy()}
-				set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Template = "https://github.com/my-org", "secret", template
+				set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Template = "https://github.com/my-org",
+					"secret", template
 				runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: *meta.DeepCopy()}
 				runnerSet.Spec.EphemeralRunnerSpec.PodSpec = template.Spec
 				runner := &v1alpha1.EphemeralRunner{ObjectMeta: meta}
@@ -51,7 +53,8 @@ func BenchmarkStatusWrite(b *testing.B) {
 			for _, kind := range []struct {
 				name, field string
 				objects     []client.Object
-			}{{"AutoscalingRunnerSet", "currentRunners", sets}, {"EphemeralRunnerSet", "currentReplicas", runnerSets}, {"EphemeralRunner", "runnerId", runners}} {
+			}{{"AutoscalingRunnerSet", "currentRunners", sets}, {"EphemeralRunnerSet", "currentReplicas", runnerSets},
+				{"EphemeralRunner", "runnerId", runners}} {
 				b.Run(kind.name, func(b *testing.B) { writeStatuses(b, cluster, kind.objects, `{"status":{"`+kind.field+`":%d}}`) })
 				b.Run(kind.name+" clearing managedFields", func(b *testing.B) {
 					writeStatuses(b, cluster, kind.objects, `{"metadata":{"managedFields":[{}]},"status":{"`+kind.field+`":%d}}`)

@@ -21,7 +21,8 @@ func TestAJobsPodIsTheOneOfItsTime(t *testing.T) {
 		return event
 	}
 	report := event("patch", "status", 3)
-	report.Object.Resource, report.User.Username = "ephemeralrunners", "system:serviceaccount:arc-systems:runners-0123456789abcdef-listener"
+	report.Object.Resource, report.User.Username = "ephemeralrunners",
+		"system:serviceaccount:arc-systems:runners-0123456789abcdef-listener"
 	pods := podTimesOf([]testkube.AuditEvent{
 		event("create", "", 1), event("patch", "status", 2), event("patch", "", 2), report, event("patch", "", 4), event("patch", "status", 5), event("delete", "", 6), event("delete", "", 7),
 		event("create", "", 600), event("patch", "status", 610), event("delete", "", 620),

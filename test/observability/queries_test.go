@@ -160,7 +160,8 @@ func TestMetricsKeepPrometheusRules(t *testing.T) {
 func TestReferenceIsOfThisCode(t *testing.T) {
 	reference := string(read(t, docs+"/metrics.md"))
 	for _, metric := range catalog.All() {
-		if metric.Own() && !strings.Contains(reference, "| `"+metric.Name+"` | "+metric.Type()+" | "+strings.Join(metric.Labels, ", ")+" | "+metric.Help+" |") {
+		if metric.Own() && !strings.Contains(reference,
+			"| `"+metric.Name+"` | "+metric.Type()+" | "+strings.Join(metric.Labels, ", ")+" | "+metric.Help+" |") {
 			t.Errorf("docs/metrics.md lacks %s as it is; run make generate", metric.Name)
 		}
 	}

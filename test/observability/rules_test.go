@@ -66,7 +66,8 @@ func TestPromtoolTakesTheRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, arguments := range [][]string{{"check", "rules", filepath.Base(alerts)}, {"test", "rules", filepath.Base(alertTests)}} {
+	for _, arguments := range [][]string{{"check", "rules", filepath.Base(alerts)},
+		{"test", "rules", filepath.Base(alertTests)}} {
 		command := exec.CommandContext(t.Context(), promtool, arguments...)
 		command.Dir = directory
 		if output, err := command.CombinedOutput(); err != nil {

@@ -75,7 +75,8 @@ func (m *Monitor) ScrapeConfig(targets []Target) map[string]any {
 	}
 	config := map[string]any{
 		"job_name": m.Metadata.Name, "metrics_path": endpoint.Path, "honor_labels": endpoint.HonorLabels,
-		"static_configs": Discovered(targets, endpoint.Port), "relabel_configs": append(rules, ofOperator(endpoint.Relabelings)...),
+		"static_configs":         Discovered(targets, endpoint.Port),
+		"relabel_configs":        append(rules, ofOperator(endpoint.Relabelings)...),
 		"metric_relabel_configs": ofOperator(endpoint.MetricRelabelings),
 	}
 	for key, value := range map[string]string{"scrape_interval": endpoint.Interval, "scheme": endpoint.Scheme} {
@@ -101,7 +102,11 @@ func ofOperator(relabelings []Relabeling) []any {
 				to[key] = value
 			}
 		}
-		for key, value := range map[string]*string{"separator": from.Separator, "replacement": from.Replacement, "target_label": from.TargetLabel} {
+		for key, value := range map[string]*string{
+			"separator":    from.Separator,
+			"replacement":  from.Replacement,
+			"target_label": from.TargetLabel,
+		} {
 			if value != nil {
 				to[key] = *value
 			}
@@ -116,7 +121,8 @@ func ofOperator(relabelings []Relabeling) []any {
 func Discovered(targets []Target, port string) (configs []any) {
 	for _, target := range targets {
 		labels := map[string]string{
-			podMeta("namespace"): target.Pod.Namespace, podMeta("pod_name"): target.Pod.Name, podMeta("pod_container_port_name"): port,
+			podMeta("namespace"): target.Pod.Namespace, podMeta("pod_name"): target.Pod.Name,
+			podMeta("pod_container_port_name"): port,
 		}
 		for key, value := range target.Pod.Labels {
 			labels[podMeta("pod_label_"+sanitized(key))] = value

@@ -196,7 +196,8 @@ func (l *ledger) owned(t *testing.T) []metav1.PartialObjectMetadata {
 func (l *ledger) earlierManagers() []permission {
 	var needed []permission
 	for _, namespace := range l.namespaces() {
-		for _, owner := range []string{"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets", "ephemeralrunners"} {
+		for _, owner := range []string{"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets",
+			"ephemeralrunners"} {
 			needed = append(needed, permission{namespace, actionsGroup, owner + "/finalizers", "update"})
 		}
 	}

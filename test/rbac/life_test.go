@@ -52,7 +52,8 @@ type life struct {
 var authority = rig.Values{"certificateFrom": rig.Values{"configMapKeyRef": rig.Values{"name": "ca", "key": "ca.crt"}}}
 
 // hookedTemplate has the volume that runner and job share.
-var hookedTemplate = rig.Values{"spec": rig.Values{"volumes": []any{rig.Values{"name": "work", "emptyDir": rig.Values{}}}}}
+var hookedTemplate = rig.Values{"spec": rig.Values{"volumes": []any{rig.Values{"name": "work",
+	"emptyDir": rig.Values{}}}}}
 
 // begin installs the controller and a scale set of each sort.
 func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
@@ -253,7 +254,8 @@ func (l *life) move() {
 // awaitAnotherListener waits until the pod of a set's listener is another one, which polls.
 func (l *life) awaitAnotherListener(set string, former types.UID) {
 	l.Helper()
-	l.await("another pod for the listener of "+set, func() bool { now := l.listenerPod(set).UID; return now != "" && now != former })
+	l.await("another pod for the listener of "+set,
+		func() bool { now := l.listenerPod(set).UID; return now != "" && now != former })
 	l.rig.AwaitListening(set)
 }
 

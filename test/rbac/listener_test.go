@@ -35,7 +35,8 @@ func (l *life) takeListenerName() {
 	meta.Namespace = l.rig.SystemNamespace
 	l.create(foreignPod(meta))
 	l.rig.InstallSet(late, nil)
-	l.await("the name is found taken", func() bool { return strings.Contains(l.rig.ManagerLog(), meta.Name+" has the listener's name") })
+	l.await("the name is found taken",
+		func() bool { return strings.Contains(l.rig.ManagerLog(), meta.Name+" has the listener's name") })
 }
 
 // loseListener takes away the node of a listener.

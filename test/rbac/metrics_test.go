@@ -47,7 +47,8 @@ func (l *life) readMetrics() {
 		client.MatchingLabels{v1alpha1.LabelComponent: "controller-manager"})
 	for _, pod := range managers.Items {
 		l.await("pod "+pod.Name+" shows its metrics", func() bool {
-			address, err := l.rig.Node.Address(client.ObjectKeyFromObject(&pod), 8080) // one of two managers may still be starting
+			// One of two managers may still be starting.
+			address, err := l.rig.Node.Address(client.ObjectKeyFromObject(&pod), 8080)
 			return err == nil && shows(browser, "https://"+address+"/metrics")
 		})
 	}

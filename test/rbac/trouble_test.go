@@ -129,7 +129,8 @@ func (l *life) awaitSeries(about client.Object) {
 	l.await("a series of Events about "+about.GetName(), func() bool {
 		var events eventsv1.EventList
 		l.ledger.list(l.T, &events, client.InNamespace(about.GetNamespace()))
-		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == about.GetUID() && e.Series != nil })
+		return slices.ContainsFunc(events.Items,
+			func(e eventsv1.Event) bool { return e.Regarding.UID == about.GetUID() && e.Series != nil })
 	})
 }
 

@@ -138,7 +138,8 @@ func (c Requests) String() string {
 func (r *Rig) LastCreation(resource string, count int) time.Time {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{
-		Since: r.Started, Namespace: r.RunnerNamespace, User: testkube.ServiceAccountUser(r.SystemNamespace, ControllerAccount),
+		Since: r.Started, Namespace: r.RunnerNamespace,
+		User: testkube.ServiceAccountUser(r.SystemNamespace, ControllerAccount),
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -28,7 +28,8 @@ func (r *Rig) KillManager() {
 // kill kills a container. It waits for one that is about to start.
 func (r *Rig) kill(pod *corev1.Pod, container string) {
 	r.t.Helper()
-	gomega.NewWithT(r.t).Eventually(r.Node.Kill, Patience, interval).WithArguments(client.ObjectKeyFromObject(pod), container).Should(gomega.Succeed())
+	gomega.NewWithT(r.t).Eventually(r.Node.Kill, Patience, interval).WithArguments(client.ObjectKeyFromObject(pod),
+		container).Should(gomega.Succeed())
 }
 
 // StopManager scales the manager's Deployment to zero and returns when its pods are gone.
@@ -103,7 +104,8 @@ func (r *Rig) LoseNodeOf(pod *corev1.Pod) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
 		"phase": corev1.PodFailed,
 		"conditions": []corev1.PodCondition{{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC", Message: "PodGC: node no longer exists",
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+			Message:            "PodGC: node no longer exists",
 			LastTransitionTime: metav1.Now(),
 		}},
 	}})
@@ -111,7 +113,8 @@ func (r *Rig) LoseNodeOf(pod *corev1.Pod) {
 		r.t.Fatal(err)
 	}
 	api := r.Cluster.Client()
-	if err := api.Status().Patch(r.t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := api.Status().Patch(r.t.Context(), pod,
+		client.RawPatch(types.StrategicMergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		r.t.Error(err)
 	}
 	if err := api.Delete(r.t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
@@ -147,7 +150,8 @@ func (r *Rig) pods(namespace string, options ...client.ListOption) []corev1.Pod 
 	r.t.Helper()
 	var pods corev1.PodList
 	// Not the test's context: pods are listed during cleanup as well.
-	if err := r.Cluster.Client().List(context.Background(), &pods, append(options, client.InNamespace(namespace))...); err != nil {
+	if err := r.Cluster.Client().List(context.Background(), &pods,
+		append(options, client.InNamespace(namespace))...); err != nil {
 		r.t.Fatalf("list pods of %s: %v", namespace, err)
 	}
 	return pods.Items

@@ -37,11 +37,12 @@ func (r *Rig) ownsNamespace(namespace string) bool {
 
 // run runs the runner container.
 func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
-	code, err := fakegithub.RunRunner(ctx, container.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"], fakegithub.RunnerOptions{
-		Version:                 container.Environment["RUNNER_VERSION"],
-		ReturnVersionDeprecated: container.Environment["ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"] == "1",
-		Kill:                    container.Killed(),
-	})
+	code, err := fakegithub.RunRunner(ctx, container.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"],
+		fakegithub.RunnerOptions{
+			Version:                 container.Environment["RUNNER_VERSION"],
+			ReturnVersionDeprecated: container.Environment["ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"] == "1",
+			Kill:                    container.Killed(),
+		})
 	if err != nil && ctx.Err() == nil {
 		r.t.Logf("runner %s ended without a job: %v", container.Pod.Name, err)
 	}

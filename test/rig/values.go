@@ -74,7 +74,10 @@ func ClaimTemplates(names ...string) []Values {
 	for _, name := range names {
 		templates = append(templates, Values{
 			"metadata": Values{"name": name},
-			"spec":     Values{"accessModes": []string{"ReadWriteOnce"}, "resources": Values{"requests": Values{"storage": "1Gi"}}},
+			"spec": Values{
+				"accessModes": []string{"ReadWriteOnce"},
+				"resources":   Values{"requests": Values{"storage": "1Gi"}},
+			},
 		})
 	}
 	return templates

@@ -58,7 +58,9 @@ func (h hook) in(work string) fakegithub.JobHook {
 // callScript calls a script as actions/runner does (Runner.Worker/Handlers/ScriptHandler.cs): with bash if there is
 // one, else sh, and -e for both; in the workspace; with the variables of the runner, of the workflow run and of the
 // runner's context. Its failure fails the job.
-func callScript(ctx context.Context, script, work string, environment map[string]string) (output, summary string, err error) {
+func callScript(
+	ctx context.Context, script, work string, environment map[string]string,
+) (output, summary string, err error) {
 	if filepath.Ext(script) != ".sh" {
 		return "", "", fmt.Errorf("%s is not a valid path to a script. Make sure it ends in '.sh', '.ps1' or '.js'", script)
 	}
@@ -84,8 +86,8 @@ func callScript(ctx context.Context, script, work string, environment map[string
 	defer summaries.Close()
 	command := exec.CommandContext(ctx, shell, "-e", script)
 	command.Dir = workspace
-	command.Env = append(os.Environ(), "GITHUB_WORKSPACE="+workspace, "GITHUB_STEP_SUMMARY="+summaries.Name(), "RUNNER_OS=Linux",
-		"RUNNER_TEMP="+temporary, "RUNNER_WORKSPACE="+filepath.Dir(workspace))
+	command.Env = append(os.Environ(), "GITHUB_WORKSPACE="+workspace, "GITHUB_STEP_SUMMARY="+summaries.Name(),
+		"RUNNER_OS=Linux", "RUNNER_TEMP="+temporary, "RUNNER_WORKSPACE="+filepath.Dir(workspace))
 	for name, value := range environment {
 		command.Env = append(command.Env, name+"="+value)
 	}

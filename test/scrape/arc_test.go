@@ -47,8 +47,10 @@ type labelled struct{ selectors, groups []string }
 var (
 	fromPod = []string{"actions_github_com_scale_set_name", "actions_github_com_scale_set_namespace", "organization"}
 	few     = labelled{slices.Concat(byName, byPod, byNameAndPod), slices.Concat(fromPod, []string{"name", "namespace"})}
-	arc     = labelled{slices.Concat(few.selectors, byJob), slices.Concat(few.groups, []string{"repository", "job_name", "event_name"})}
-	written = labelled{slices.Concat(byPod, byJob), slices.Concat(fromPod, []string{"repository", "job_name", "event_name", "job_workflow_name", "job_workflow_target"})}
+	arc     = labelled{slices.Concat(few.selectors, byJob),
+		slices.Concat(few.groups, []string{"repository", "job_name", "event_name"})}
+	written = labelled{slices.Concat(byPod, byJob),
+		slices.Concat(fromPod, []string{"repository", "job_name", "event_name", "job_workflow_name", "job_workflow_target"})}
 )
 
 // panelsOf returns panels for everything that actions-runner-controller exports.
@@ -63,8 +65,10 @@ func panelsOf(jobs labelled) []panel {
 		for _, counter := range []string{"gha_started_jobs_total", "gha_completed_jobs_total"} {
 			all = append(all, counterPanels(counter, of, jobs.groups)...)
 		}
-		all = append(all, panel{`sum by (job_result) (increase(gha_completed_jobs_total{` + of + `}[$__range]))`, []string{"job_result"}},
-			panel{query: `sum(rate(gha_completed_jobs_total{job_result="succeeded"` + and(of) + `}[$__range])) / sum(rate(gha_completed_jobs_total{` + of + `}[$__range]))`})
+		all = append(all, panel{`sum by (job_result) (increase(gha_completed_jobs_total{` + of + `}[$__range]))`,
+			[]string{"job_result"}},
+			panel{query: `sum(rate(gha_completed_jobs_total{job_result="succeeded"` + and(of) +
+				`}[$__range])) / sum(rate(gha_completed_jobs_total{` + of + `}[$__range]))`})
 		for _, histogram := range []string{"gha_job_startup_duration_seconds", "gha_job_execution_duration_seconds"} {
 			all = append(all, histogramPanels(histogram, of, jobs.groups)...)
 		}
@@ -113,10 +117,12 @@ func histogramPanels(name, of string, groups []string) []panel {
 	for _, seconds := range []string{"30", "60", "120", "300", "600", "1800"} {
 		// Prometheus 3 writes 60.0.
 		le := `le=~"` + seconds + `|` + seconds + `[.]0"`
-		found = append(found, panel{query: `sum(rate(` + name + `_bucket{` + le + and(of) + `}[$__range])) / sum(rate(` + name + `_count{` + of + `}[$__range]))`})
+		found = append(found, panel{query: `sum(rate(` + name + `_bucket{` + le + and(of) + `}[$__range])) / sum(rate(` +
+			name + `_count{` + of + `}[$__range]))`})
 	}
 	for _, group := range groups {
-		found = append(found, panel{`histogram_quantile(0.9, sum by (le, ` + group + `) (rate(` + name + `_bucket{` + of + `}[$__range])))`, []string{group}})
+		found = append(found, panel{`histogram_quantile(0.9, sum by (le, ` + group + `) (rate(` + name + `_bucket{` + of +
+			`}[$__range])))`, []string{group}})
 	}
 	return found
 }
@@ -141,7 +147,8 @@ func controllerPanels() (found []panel) {
 	}
 	return append(found,
 		panel{`sum by (name) (workqueue_depth{namespace="$system"})`, []string{"name"}},
-		panel{`sum by (method, code) (rate(rest_client_requests_total{namespace="$system"}[$__range]))`, []string{"method", "code"}},
+		panel{`sum by (method, code) (rate(rest_client_requests_total{namespace="$system"}[$__range]))`,
+			[]string{"method", "code"}},
 		panel{`scrape_duration_seconds`, []string{"job"}},
 	)
 }
@@ -213,7 +220,8 @@ func (s *site) runAlike(t *testing.T, observers ...*observer) {
 	for round := range 2 {
 		for _, set := range []string{rig.DefaultSet, writtenSet} {
 			s.WaitDone(s.Queue(fakegithub.JobRequest{
-				ScaleSet: set, Count: each, Repository: "web", Name: "build", Event: "push", WorkflowRef: "org/web/.github/workflows/ci.yml@refs/heads/main",
+				ScaleSet: set, Count: each, Repository: "web", Name: "build", Event: "push",
+				WorkflowRef: "org/web/.github/workflows/ci.yml@refs/heads/main",
 			}))
 		}
 		for _, p := range observers {

@@ -41,7 +41,8 @@ func (p *observer) askAll(t *testing.T, namespace string) {
 			}
 		}
 	}
-	NewWithT(t).Eventually(func() ([]string, error) { return p.unanswered(queries) }).WithTimeout(rig.Patience).WithPolling(time.Second).
+	NewWithT(t).Eventually(func() ([]string, error) { return p.unanswered(queries) }).WithTimeout(rig.Patience).
+		WithPolling(time.Second).
 		Should(BeEmpty(), "queries that find no series")
 }
 

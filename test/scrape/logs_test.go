@@ -102,7 +102,8 @@ var info = map[string]any{"severity": "info"}
 func checkAboutRunners(t *testing.T, manager logged, scaleSet string) {
 	t.Helper()
 	for _, line := range manager {
-		about := (line["controller"] == "ephemeralrunner" && line["reconcileID"] != nil) || line["endpoint"] == "generate_jit_config"
+		about := (line["controller"] == "ephemeralrunner" && line["reconcileID"] != nil) ||
+			line["endpoint"] == "generate_jit_config"
 		if about && (line["scaleSet"] != scaleSet || line["name"] == nil || line["namespace"] == nil) {
 			t.Errorf("a line about a runner that does not say which: %v", line)
 		}

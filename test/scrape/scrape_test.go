@@ -72,7 +72,8 @@ func TestMetricsOfJobsThatRan(t *testing.T) {
 // failOnce has GitHub refuse the next runner. It ends without a job and is replaced.
 func failOnce(t *testing.T, s *site) {
 	t.Helper()
-	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone, Count: 1}); err != nil {
+	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone,
+		Count: 1}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -81,7 +82,8 @@ func failOnce(t *testing.T, s *site) {
 // registration a minute after its end, and is kept as evidence because no later one takes a job.
 func failFromNowOn(t *testing.T, s *site) {
 	t.Helper()
-	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect", Status: http.StatusGone}); err != nil {
+	if _, err := s.GitHub.AddFault(fakegithub.Fault{Endpoint: "simulated-runner/connect",
+		Status: http.StatusGone}); err != nil {
 		t.Fatal(err)
 	}
 	s.QueueJobs(1, time.Second)
@@ -95,7 +97,8 @@ func checkReaders(t *testing.T, s *site) {
 	for token, want := range map[string]int{
 		"": http.StatusUnauthorized, "made-up": http.StatusUnauthorized, s.stranger: http.StatusForbidden, s.reader: http.StatusOK,
 	} {
-		if status, body := read(t, manager, token); status != want || (status != http.StatusOK && strings.Contains(body, "gha_")) {
+		if status, body := read(t, manager, token); status != want ||
+			(status != http.StatusOK && strings.Contains(body, "gha_")) {
 			t.Errorf("token %.10q: status %d, want %d", token, status, want)
 		}
 	}
@@ -115,7 +118,8 @@ func TestSeriesOfADeletedSetDisappear(t *testing.T) {
 	}
 	// Ready and listening, three counts of ARC's, runners by four states, and what was measured.
 	NewWithT(t).Eventually(series).WithTimeout(rig.Patience).
-		Should(WithTransform(func(lines []string) int { return len(lines) }, BeNumerically(">=", 10)), "series of the set while it is there")
+		Should(WithTransform(func(lines []string) int { return len(lines) }, BeNumerically(">=", 10)),
+			"series of the set while it is there")
 	s.UninstallSet(second)
 	NewWithT(t).Eventually(series).WithTimeout(rig.Patience).Should(BeEmpty())
 	if _, body := read(t, manager, s.reader); len(linesWith(body, `name="`+rig.DefaultSet)) < 5 {

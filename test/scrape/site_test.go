@@ -47,7 +47,8 @@ func start(t *testing.T, options rig.Options) *site {
 func startWith(t *testing.T, options rig.Options, metrics rig.Values) *site {
 	t.Helper()
 	options.GitHub.PATExpires = time.Now().Add(30 * 24 * time.Hour)
-	s := &site{metrics: rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics"}}
+	s := &site{metrics: rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080",
+		"listenerEndpoint": "/metrics"}}
 	maps.Copy(s.metrics, metrics)
 	options.ControllerValues = rig.Values{"metrics": s.metrics}
 	s.Rig = rig.Start(t, testkube.Shared(t), options)
@@ -55,7 +56,8 @@ func startWith(t *testing.T, options rig.Options, metrics rig.Values) *site {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus"},
 		// The role is the chart's.
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rig.ControllerAccount + "-metrics-reader"},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: rig.ControllerAccount + "-metrics-reader"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.SystemNamespace, Name: "prometheus"}},
 	}
 	if s.metrics["secure"] == nil {
@@ -99,11 +101,13 @@ func (s *site) targets(t *testing.T) []target {
 func (s *site) serving(t *testing.T, component string) (found []target) {
 	t.Helper()
 	pods := &corev1.PodList{}
-	if err := s.Cluster.Client().List(t.Context(), pods, client.InNamespace(s.SystemNamespace), client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
+	if err := s.Cluster.Client().List(t.Context(), pods, client.InNamespace(s.SystemNamespace),
+		client.MatchingLabels{v1alpha1.LabelComponent: component}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range pods.Items {
-		address, err := s.Node.Address(types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: pods.Items[i].Name}, metricsPort)
+		address, err := s.Node.Address(types.NamespacedName{Namespace: pods.Items[i].Namespace,
+			Name: pods.Items[i].Name}, metricsPort)
 		if err == nil {
 			found = append(found, target{name: component, address: address, pod: &pods.Items[i]})
 		}

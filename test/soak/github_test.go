@@ -19,7 +19,9 @@ type github struct {
 func newGitHub() *github { return &github{names: map[int]string{}, busy: map[string]bool{}} }
 
 // GenerateJITConfig registers a runner.
-func (g *github) GenerateJITConfig(_ context.Context, scaleSetID int, request actions.JITConfigRequest) (*actions.JITConfig, error) {
+func (g *github) GenerateJITConfig(
+	_ context.Context, scaleSetID int, request actions.JITConfigRequest,
+) (*actions.JITConfig, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	g.registered++

@@ -63,7 +63,8 @@ func (s *site) write(pod *corev1.Pod, phase corev1.PodPhase, state corev1.Contai
 	s.Helper()
 	ready := state.Running != nil
 	pod.Status.Phase = phase
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, Ready: ready, Started: &ready, State: state}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, Ready: ready,
+		Started: &ready, State: state}}
 	if err := s.api.Status().Update(s.Context(), pod); err != nil {
 		s.Fatal(err)
 	}

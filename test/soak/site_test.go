@@ -56,18 +56,21 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	log.SetLogger(logr.Discard()) // controller-runtime keeps every logger in memory until one is set
 	s := &site{T: t, github: newGitHub(), known: map[client.ObjectKey]bool{}, running: map[string]int{}}
 	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
-		WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet, ephemeralrunnerset.ScaleSetOfClaim).
+		WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet,
+			ephemeralrunnerset.ScaleSetOfClaim).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
 	verdicts := registrations.NewVerdicts(clock.RealClock{})
 	s.set = ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
-		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
+		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{},
+		Clock:  clock.RealClock{},
 		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) { return s.github, nil },
 		Proxy:  func(context.Context, credentials.Reference) (map[string][]byte, error) { return nil, nil },
 	})
 	s.watch.Handler = s.set.RunnerEvents()
 	s.runner = ephemeralrunner.NewController(ephemeralrunner.Options{
-		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
+		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{},
+		Clock:       clock.RealClock{},
 		GitHub:      func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s.github, nil },
 		JobMetadata: true, JobProtection: true,
 	})
@@ -98,7 +101,9 @@ func create(ctx context.Context, api client.WithWatch, object client.Object, opt
 }
 
 // readLive answers reads of the status subresource, which the fake client does not support.
-func readLive(ctx context.Context, api client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption) error {
+func readLive(
+	ctx context.Context, api client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption,
+) error {
 	return api.Get(ctx, client.ObjectKeyFromObject(object), into)
 }
 
@@ -169,7 +174,8 @@ func (s *site) publish() {
 // describe returns a line for each remaining runner.
 func (s *site) describe() (lines []string) {
 	for _, runner := range s.runners() {
-		lines = append(lines, fmt.Sprintf("%s %s job %s deleted %v", runner.Name, runner.Status.Phase, runner.Status.JobID, runner.DeletionTimestamp))
+		lines = append(lines, fmt.Sprintf("%s %s job %s deleted %v", runner.Name, runner.Status.Phase, runner.Status.JobID,
+			runner.DeletionTimestamp))
 	}
 	return lines
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-var soakLength = flag.Duration("soak.length", 5*time.Minute, "for how much simulated time jobs are queued, one every 2 s")
+var soakLength = flag.Duration("soak.length", 5*time.Minute,
+	"for how much simulated time jobs are queued, one every 2 s")
 
 const (
 	// step is the time between two passes of the controllers.

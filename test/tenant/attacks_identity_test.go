@@ -92,9 +92,10 @@ func (s *stage) giveAccount(name string) error {
 func (s *stage) listenerOf(set string) *v1alpha1.AutoscalingListener {
 	s.Helper()
 	var listeners v1alpha1.AutoscalingListenerList
-	err := s.rig.Cluster.Client().List(s.Context(), &listeners, client.InNamespace(s.rig.SystemNamespace), client.MatchingLabels{
-		v1alpha1.LabelScaleSetName: set, v1alpha1.LabelScaleSetNamespace: s.victim.namespace,
-	})
+	err := s.rig.Cluster.Client().List(s.Context(), &listeners, client.InNamespace(s.rig.SystemNamespace),
+		client.MatchingLabels{
+			v1alpha1.LabelScaleSetName: set, v1alpha1.LabelScaleSetNamespace: s.victim.namespace,
+		})
 	if err != nil || len(listeners.Items) != 1 {
 		s.Fatalf("scale set %s has %d listeners: %v", set, len(listeners.Items), err)
 	}
@@ -200,7 +201,8 @@ func vaultAttacks() []attack {
 // tellsNothingOf checks that a set is refused if its path leads to no certificate, and that the text doesn't say what
 // is there instead.
 func (s *stage) tellsNothingOf(name, path string) error {
-	if err := told(name, v1alpha1.ConditionCredentialsValid, []string{v1alpha1.ReasonCredentialsInvalid}, "certificatePath")(s); err != nil {
+	if err := told(name, v1alpha1.ConditionCredentialsValid, []string{v1alpha1.ReasonCredentialsInvalid},
+		"certificatePath")(s); err != nil {
 		return err
 	}
 	found, err := s.condition(name, v1alpha1.ConditionCredentialsValid)

@@ -49,7 +49,8 @@ func addressAttacks() []attack {
 		},
 		{
 			name: "an answer that isn't GitHub's", objects: at("babbling", "babbling"),
-			says: toldBy("babbling", onGitHub, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByGitHub, v1alpha1.ReasonGitHubUnavailable),
+			says: toldBy("babbling", onGitHub, v1alpha1.ReasonUnauthorized, v1alpha1.ReasonRefusedByGitHub,
+				v1alpha1.ReasonGitHubUnavailable),
 		},
 		{
 			name: "an internal address as proxy",
@@ -104,7 +105,8 @@ func metadataAttacks() []attack {
 		if !*linkLocal {
 			break
 		}
-		direct, leading, proxied := fmt.Sprintf("metadata-%d", i), fmt.Sprintf("to-metadata-%d", i), fmt.Sprintf("by-metadata-%d", i)
+		direct, leading, proxied := fmt.Sprintf("metadata-%d", i), fmt.Sprintf("to-metadata-%d", i),
+			fmt.Sprintf("by-metadata-%d", i)
 		attacks = append(attacks,
 			attack{
 				name: address + " as GitHub",

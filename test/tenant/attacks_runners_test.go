@@ -109,7 +109,8 @@ func (s *stage) claimRegistrations() error {
 			continue
 		}
 		patch := fmt.Sprintf(`{"status":{"phase":"Running","runnerId":%d,"jobId":"%s"}}`, 1000+i, runner.Name)
-		if err := s.attacker.client.Status().Patch(s.Context(), runner, client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
+		if err := s.attacker.client.Status().Patch(s.Context(), runner,
+			client.RawPatch(types.MergePatchType, []byte(patch))); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -134,9 +135,10 @@ func (s *stage) crowdsPods() (wrong []string) {
 func (s *stage) turn() error {
 	var listeners v1alpha1.AutoscalingListenerList
 	gomega.NewWithT(s.T).Eventually(func() (int, error) {
-		err := s.rig.Cluster.Client().List(s.Context(), &listeners, client.InNamespace(s.rig.SystemNamespace), client.MatchingLabels{
-			v1alpha1.LabelScaleSetName: "turned", v1alpha1.LabelScaleSetNamespace: s.attacker.namespace,
-		})
+		err := s.rig.Cluster.Client().List(s.Context(), &listeners, client.InNamespace(s.rig.SystemNamespace),
+			client.MatchingLabels{
+				v1alpha1.LabelScaleSetName: "turned", v1alpha1.LabelScaleSetNamespace: s.attacker.namespace,
+			})
 		return len(listeners.Items), err
 	}, rig.Patience).Should(gomega.Equal(1))
 	gomega.NewWithT(s.T).Eventually(func() error { return s.listening("turned") }, rig.Patience).Should(gomega.Succeed())
@@ -163,8 +165,10 @@ func (s *stage) runnerSets(set string) ([]v1alpha1.EphemeralRunnerSet, error) {
 // runner is one that team b has made by hand.
 func (s *stage) runner(name, set, namespace string) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: s.named(name), Spec: v1alpha1.EphemeralRunnerSpec{
-		GitHubConfigUrl: s.own["github"].URL + "/org", GitHubConfigSecret: ownSet + "-gha-rs-github-secret", RunnerScaleSetID: 1,
-		PodSpec: corev1.PodSpec{SchedulingGates: held, Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "i"}}},
+		GitHubConfigUrl: s.own["github"].URL + "/org", GitHubConfigSecret: ownSet + "-gha-rs-github-secret",
+		RunnerScaleSetID: 1,
+		PodSpec: corev1.PodSpec{SchedulingGates: held,
+			Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "i"}}},
 	}}
 	runner.Labels = map[string]string{v1alpha1.LabelScaleSetName: set, v1alpha1.LabelScaleSetNamespace: namespace}
 	return runner
@@ -181,7 +185,8 @@ func (s *stage) spam() error {
 	}, rig.Patience).ShouldNot(gomega.BeZero())
 	for i := range count {
 		patch := fmt.Sprintf(`{"status":{"phase":"Pending","reason":"%s%d","message":"m"}}`, invented, i)
-		if err := s.attacker.client.Status().Patch(s.Context(), &runners.Items[0], client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		if err := s.attacker.client.Status().Patch(s.Context(), &runners.Items[0],
+			client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			return err
 		}
 	}

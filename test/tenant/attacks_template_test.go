@@ -66,9 +66,11 @@ func templateAttacks() []attack {
 				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
 					spec := &template.Spec
 					spec.ServiceAccountName, spec.HostNetwork, spec.HostPID = rig.ControllerAccount, true, true
-					spec.Containers[0].Image, spec.Containers[0].SecurityContext = foreignImage, &corev1.SecurityContext{Privileged: new(true)}
+					spec.Containers[0].Image, spec.Containers[0].SecurityContext = foreignImage,
+						&corev1.SecurityContext{Privileged: new(true)}
 					spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: "/host"}}
-					spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+					spec.Volumes = []corev1.Volume{{Name: "host",
+						VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 				})
 			}),
 			says: refused("template-host", "spec.hostNetwork", "spec.hostPID", "spec.volumes[host].hostPath"),
@@ -137,7 +139,8 @@ func listenerTemplate(change func(*corev1.PodTemplateSpec)) *corev1.PodTemplateS
 // same.
 func (s *stage) secretsOf(set string) corev1.EnvVar {
 	return corev1.EnvVar{Name: "STOLEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: s.listenerOf(set).Name + "-config"}, Key: "config.json", Optional: new(true),
+		LocalObjectReference: corev1.LocalObjectReference{Name: s.listenerOf(set).Name + "-config"}, Key: "config.json",
+		Optional: new(true),
 	}}}
 }
 

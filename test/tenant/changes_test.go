@@ -25,7 +25,8 @@ func (s *stage) state() state {
 	s.Helper()
 	found := state{}
 	for _, namespace := range []string{s.victim.namespace, s.rig.SystemNamespace} {
-		objects, err := everything(s.Context(), s.rig.Cluster.Config(), namespace, func(resource string) bool { return !slices.Contains(passing, resource) })
+		objects, err := everything(s.Context(), s.rig.Cluster.Config(), namespace,
+			func(resource string) bool { return !slices.Contains(passing, resource) })
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -18,7 +18,8 @@ func ownNetwork() error {
 	if err != nil {
 		return fmt.Errorf("list network interfaces: %w", err)
 	}
-	if slices.ContainsFunc(interfaces, func(i net.Interface) bool { return i.Flags&net.FlagLoopback == 0 && i.Flags&net.FlagUp != 0 }) {
+	if slices.ContainsFunc(interfaces,
+		func(i net.Interface) bool { return i.Flags&net.FlagLoopback == 0 && i.Flags&net.FlagUp != 0 }) {
 		return errors.New("-tenant.link-local needs a network namespace of its own: run it by make tenant-nightly")
 	}
 	commands := [][]string{{"link", "set", "lo", "up"}}

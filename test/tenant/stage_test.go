@@ -159,21 +159,26 @@ func (s *stage) openServers() {
 	nowhere := s.canaries["loopback"].URL
 	s.own["github"] = loopback(s.T, newGitHub(s.T, fakegithub.Options{}).Handler())
 	s.own["large"] = loopback(s.T, newGitHub(s.T, fakegithub.Options{}, fakegithub.Fault{
-		Endpoint: "generate-jit-config", Status: 200, Body: `{"runner":{"id":1,"name":"large"},"encodedJITConfig":"` + strings.Repeat("A", 15<<20) + `"}`,
+		Endpoint: "generate-jit-config", Status: 200,
+		Body: `{"runner":{"id":1,"name":"large"},"encodedJITConfig":"` + strings.Repeat("A", 15<<20) + `"}`,
 	}).Handler())
 	s.own["talkative"] = loopback(s.T, newGitHub(s.T, fakegithub.Options{}, fakegithub.Fault{
-		Endpoint: "get-message", Status: 200, Body: `{"messageId":1,"messageType":"RunnerScaleSetJobMessages","body":"` + strings.Repeat("A", 64<<20) + `"}`,
+		Endpoint: "get-message", Status: 200,
+		Body: `{"messageId":1,"messageType":"RunnerScaleSetJobMessages","body":"` + strings.Repeat("A", 64<<20) + `"}`,
 	}).Handler())
 	s.own["straying"] = loopback(s.T, newGitHub(s.T, fakegithub.Options{}, fakegithub.Fault{
 		Endpoint: "get-message", Status: 307, Headers: map[string]string{"Location": nowhere + "/queue"},
 	}).Handler())
 	s.own["redirecting"] = loopback(s.T, sending(nowhere))
 	s.own["babbling"] = loopback(s.T, saying(http.StatusForbidden, marker))
-	s.own["hanging"] = serve(s.T, "127.0.0.1:0", true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	s.own["hanging"] = serve(s.T, "127.0.0.1:0", true,
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	s.own["downgrading"] = serve(s.T, "127.0.0.1:0", true, sending(nowhere))
-	s.own["plain service"] = serve(s.T, "127.0.0.1:0", true, newGitHub(s.T, fakegithub.Options{PublicURL: nowhere}).Handler())
+	s.own["plain service"] = serve(s.T, "127.0.0.1:0", true,
+		newGitHub(s.T, fakegithub.Options{PublicURL: nowhere}).Handler())
 	github := newGitHub(s.T, fakegithub.Options{}).Handler()
-	s.own["plain queue"] = serve(s.T, "127.0.0.1:0", true, rewriting(github, "/sessions", `"messageQueueUrl":"https://`, `"messageQueueUrl":"http://`))
+	s.own["plain queue"] = serve(s.T, "127.0.0.1:0", true,
+		rewriting(github, "/sessions", `"messageQueueUrl":"https://`, `"messageQueueUrl":"http://`))
 	for _, address := range metadataAddresses {
 		if *linkLocal {
 			s.own["to "+address] = loopback(s.T, sending("http://"+address))
@@ -222,9 +227,10 @@ func (s *stage) installVictims() {
 // vault is the configuration of the shared vault.
 func (s *stage) vault() *v1alpha1.VaultConfig {
 	return &v1alpha1.VaultConfig{
-		Type:          v1alpha1.VaultTypeAzureKeyVault,
-		AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{URL: vaultAddress, TenantID: "tenant", ClientID: "client", CertificatePath: s.certificatePath},
-		Proxy:         &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: s.vaultProxy.URL}},
+		Type: v1alpha1.VaultTypeAzureKeyVault,
+		AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{URL: vaultAddress, TenantID: "tenant", ClientID: "client",
+			CertificatePath: s.certificatePath},
+		Proxy: &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: s.vaultProxy.URL}},
 	}
 }
 
@@ -254,7 +260,8 @@ func (s *stage) installOwn() {
 		s.Fatal(err)
 	}
 	s.base = &v1alpha1.AutoscalingRunnerSet{}
-	if err := s.attacker.client.Get(s.Context(), client.ObjectKey{Namespace: s.attacker.namespace, Name: ownSet}, s.base); err != nil {
+	if err := s.attacker.client.Get(s.Context(), client.ObjectKey{Namespace: s.attacker.namespace, Name: ownSet},
+		s.base); err != nil {
 		s.Fatal(err)
 	}
 	gomega.NewWithT(s.T).Eventually(func() error { return s.listening(ownSet) }, rig.Patience).Should(gomega.Succeed())
@@ -263,11 +270,13 @@ func (s *stage) installOwn() {
 // uninstallOwn returns when nothing of team b is left in the manager's namespace: the rig couldn't explain it.
 func (s *stage) uninstallOwn() {
 	s.Helper()
-	if _, err := s.rig.HelmAs(s.attacker.kubeconfig, "uninstall", ownSet, "--namespace", s.attacker.namespace); err != nil {
+	if _, err := s.rig.HelmAs(s.attacker.kubeconfig, "uninstall", ownSet, "--namespace",
+		s.attacker.namespace); err != nil {
 		s.Error(err)
 	}
 	gomega.NewWithT(s.T).Eventually(func() (left []string, err error) {
-		objects, err := everything(context.Background(), s.rig.Cluster.Config(), s.rig.SystemNamespace, func(string) bool { return true })
+		objects, err := everything(context.Background(), s.rig.Cluster.Config(), s.rig.SystemNamespace,
+			func(string) bool { return true })
 		for name, content := range objects {
 			labels, _, _ := unstructured.NestedStringMap(content, "metadata", "labels") // without labels it is another's
 			if s.ofAttacker(labels) {

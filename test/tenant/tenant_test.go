@@ -46,7 +46,8 @@ func TestTenantsAreSafeFromEachOther(t *testing.T) {
 			continue
 		}
 		for _, way := range []path{running, before, across} {
-			t.Run(strings.ReplaceAll(fmt.Sprintf("%s/%s", subject, way), " ", "-"), func(t *testing.T) { assault(t, way, table) })
+			t.Run(strings.ReplaceAll(fmt.Sprintf("%s/%s", subject, way), " ", "-"),
+				func(t *testing.T) { assault(t, way, table) })
 		}
 	}
 	switch {
@@ -275,7 +276,8 @@ func (s *stage) exists(object client.Object) bool {
 func (s *stage) release(object client.Object) {
 	before := object.DeepCopyObject().(client.Object)
 	object.SetFinalizers(nil)
-	if err := client.IgnoreNotFound(s.rig.Cluster.Client().Patch(context.Background(), object, client.MergeFrom(before))); err != nil {
+	if err := client.IgnoreNotFound(s.rig.Cluster.Client().Patch(context.Background(), object,
+		client.MergeFrom(before))); err != nil {
 		s.Error(err)
 	}
 }

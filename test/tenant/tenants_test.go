@@ -76,7 +76,8 @@ func newTeam(t *testing.T, cluster *testkube.Cluster, namespace string) *team {
 		t.Fatal(err)
 	}
 	// The authorizer learns of a binding by a watch.
-	gomega.NewWithT(t).Eventually(func() (bool, error) { return made.may(t.Context(), namespace, "list", "secrets") }, rig.Patience).
+	gomega.NewWithT(t).Eventually(func() (bool, error) { return made.may(t.Context(), namespace, "list", "secrets") },
+		rig.Patience).
 		Should(gomega.BeTrue(), "the account has its rights")
 	return made
 }
@@ -108,7 +109,9 @@ func (m *team) readable(ctx context.Context, namespace string) (map[string]objec
 type object map[string]any
 
 // everything lists the objects of all kinds in a namespace by "resource name".
-func everything(ctx context.Context, config *rest.Config, namespace string, wanted func(resource string) bool) (map[string]object, error) {
+func everything(
+	ctx context.Context, config *rest.Config, namespace string, wanted func(resource string) bool,
+) (map[string]object, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{} // of all kinds some are deprecated
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)

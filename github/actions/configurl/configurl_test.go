@@ -228,7 +228,8 @@ func FuzzParseConfigURL(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		const password = "p4ssw0rd"
-		if _, err := configurl.Parse("https://me:" + password + "@" + in); err == nil || strings.Contains(err.Error(), password) {
+		if _, err := configurl.Parse("https://me:" + password + "@" + in); err == nil ||
+			strings.Contains(err.Error(), password) {
 			t.Errorf("%q with a password: %v", in, err)
 		}
 		config, err := configurl.Parse(in)

@@ -87,7 +87,7 @@ func TestALimitHasTheWordsOfItsCondition(t *testing.T) {
 	}
 }
 
-// The first limit is told at once; what passes within a minute is not; what lasts is, whatever else comes and goes
+// The first limit is told immediately; what passes within a minute is not; what lasts is, whatever else comes and goes
 // meanwhile.
 func TestALimitSettles(t *testing.T) {
 	now := time.Unix(1e9, 0)

@@ -2,12 +2,13 @@ package limits
 
 import "time"
 
-// settleGrace passes before another reason takes the place of one that no longer holds: each turn is an Event, and makes
-// new check runs. A set at its maximum has a job less for moments.
+// settleGrace passes before another reason takes the place of one that no longer holds: each turn is an Event, and
+// makes new check runs. A set at its maximum has a job less for moments.
 const settleGrace = time.Minute
 
 // Settled chooses the reason that is told to limit a set, and leaves out those that pass. If none is told, the first
-// that comes is told at once. When it has not held for a minute, the reason that seems to hold then takes its place.
+// that comes is told immediately. When it has not held for a minute, the reason that seems to hold then takes its
+// place.
 type Settled struct {
 	told    string
 	turnsAt time.Time

@@ -193,8 +193,8 @@ func (r *round) reached(t time.Time) bool {
 	return true
 }
 
-// setMark has the mark follow what the cluster holds at the same time: upwards at once, downwards if it places nothing
-// more or wasn't full for a day.
+// setMark has the mark follow what the cluster holds at the same time: upwards immediately, downwards if it places
+// nothing more or wasn't full for a day.
 func (m *Memory) setMark(r *round) {
 	held := max(m.peak, r.Placed)
 	m.peak = r.Placed

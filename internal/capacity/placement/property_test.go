@@ -121,7 +121,7 @@ func (h *history) some(n int, placed bool) []types.UID {
 	return fitting[:min(n, len(fitting))]
 }
 
-// step lets something happen at once, or some time pass.
+// step lets something happen immediately, or some time pass.
 func (h *history) step() {
 	h.restarted = false
 	switch h.random.IntN(12) {

@@ -42,7 +42,7 @@ func TestPodIsReplacedWithItsServiceAccount(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
-// A first pass makes the account and the pod at once, before the cache has either.
+// A first pass makes the account and the pod immediately, before the cache has either.
 func TestPodOfANewAccountStays(t *testing.T) {
 	f := newFixture(t)
 	f.create(newSet(), newListener())

@@ -138,8 +138,8 @@ func TestRulesAboutAddressesReachTheListener(t *testing.T) {
 	}
 }
 
-// A kubelet reads the Secrets of a pod at once that changes. Where the manager may not change the pod, it does so
-// within a minute.
+// A kubelet reads a pod's Secrets again as soon as the pod changes. Where the manager may not change the pod, the
+// kubelet reads them within a minute.
 func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f := started(t)
 	announced := func() string { return f.pod().Annotations[annotationConfiguration] }

@@ -87,8 +87,8 @@ func (c *Controller) applyPod(ctx context.Context, w *world) error {
 	return c.applyAction(ctx, w, w.pod, w.state)
 }
 
-// awaitTurn leaves a pod that works as it is until it is its turn to be replaced. One that doesn't work is replaced at
-// once.
+// awaitTurn leaves a pod that works as it is until it is its turn to be replaced. One that doesn't work is replaced
+// immediately.
 func (c *Controller) awaitTurn(w *world) {
 	asIs := listenerpod.Describe(w.pod)
 	if w.state.Action != listenerpod.Replace || !asIs.Ready {
@@ -102,7 +102,7 @@ func (c *Controller) awaitTurn(w *world) {
 }
 
 // announce writes the revision of the configuration to an annotation of the pod if it has changed. The annotation means
-// nothing to the kubelet, but a kubelet syncs a changed pod at once; otherwise it checks mounted Secrets only about
+// nothing to the kubelet, but a kubelet syncs a changed pod immediately; otherwise it checks mounted Secrets only about
 // every minute. With a Role of ARC's chart the patch is forbidden; then the configuration takes that minute.
 func (c *Controller) announce(ctx context.Context, w *world) error {
 	if w.state.RequeueAfter > 0 {

@@ -285,7 +285,7 @@ func (f *fixture) unlabel() {
 	}
 }
 
-// The pods of a former listener of its name failed; its own may start at once.
+// The pods of a former listener of its name failed; its own may start immediately.
 func TestRecreatedListenerDoesNotWaitForTheFormersBackOff(t *testing.T) {
 	f := started(t)
 	f.fail("a")

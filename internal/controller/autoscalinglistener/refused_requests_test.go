@@ -117,7 +117,7 @@ func TestDeletedNamespaceIsNoRefusal(t *testing.T) {
 }
 
 // The text of an error can be another one each time, as with the port of a connection that breaks. Its write would
-// bring the next pass at once, and so on.
+// bring the next pass immediately, and so on.
 func TestFailureIsNotRephrasedWithEveryPass(t *testing.T) {
 	f := started(t)
 	f.credentials.resolved = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}

@@ -24,7 +24,7 @@ import (
 )
 
 // The text of a failure changes in the status every rephraseInterval at most. The text of an error can differ in each
-// pass, and a write of the status brings the next pass at once.
+// pass, and a write of the status brings the next pass immediately.
 const rephraseInterval = 10 * time.Second
 
 // A name that somebody else's object has is tried again every takenRetryInterval. No watch shows such an object.

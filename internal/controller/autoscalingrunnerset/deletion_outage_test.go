@@ -37,7 +37,7 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.install()
-			// With Retry-After at an hour the client fails at once instead of trying for 30 s.
+			// With Retry-After at an hour the client fails immediately instead of trying for 30 s.
 			down := fakegithub.Fault{Endpoint: "*", Status: http.StatusServiceUnavailable,
 				Headers: map[string]string{"Retry-After": "3600"}}
 			if _, err := w.github.AddFault(down); err != nil {

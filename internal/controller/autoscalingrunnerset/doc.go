@@ -8,7 +8,7 @@
 // the pool, never in a reconcile worker; the next pass reads the answer. The scale set on GitHub is checked if the spec
 // or the credentials have changed, if the listener reports that the scale set is gone, and every few minutes.
 //
-// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects at once: see package
+// If a set's chart may be ARC's, ARC's cleanup-protection is removed from the chart's objects immediately: see package
 // cleanupprotection.
 //
 // # Rooms

@@ -231,7 +231,7 @@ func TestNamespaceGoes(t *testing.T) {
 	}
 }
 
-// TestListenerDeletedByHandComesBack also shows that a listener whose set stays deletes its Secrets at once.
+// TestListenerDeletedByHandComesBack also shows that a listener whose set stays deletes its Secrets immediately.
 func TestListenerDeletedByHandComesBack(t *testing.T) {
 	w := newWorld(t)
 	w.install()

@@ -19,7 +19,8 @@ import (
 // manager's namespace.
 func asTheController(s *v1alpha1.AutoscalingRunnerSet) {
 	s.Labels["app.kubernetes.io/name"], s.Labels["app.kubernetes.io/instance"] = "gha-rs-controller", "arc"
-	s.Labels["argocd.argoproj.io/instance"], s.Labels["kustomize.toolkit.fluxcd.io/name"], s.Labels["helm.sh/chart"] = "a", "b", "c"
+	s.Labels["argocd.argoproj.io/instance"], s.Labels["kustomize.toolkit.fluxcd.io/name"], s.Labels["helm.sh/chart"] = "a",
+		"b", "c"
 	s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"pool": "system"},
 		Volumes: []corev1.Volume{{Name: "ca",
@@ -126,7 +127,8 @@ func TestARCImageIsNamedAndNotUsed(t *testing.T) {
 			f.settle()
 			f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse, v1alpha1.ReasonFieldsRefused)
 			message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
-			if !strings.Contains(message, "spec.containers[listener].image: it is the image of actions-runner-controller, which no policy allows") {
+			if !strings.Contains(message,
+				"spec.containers[listener].image: it is the image of actions-runner-controller, which no policy allows") {
 				t.Errorf("%s: %s", policy.Name(), message)
 			}
 			if image := f.listeners()[0].Spec.Template.Spec.Containers[0].Image; image != "" {

@@ -68,7 +68,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		f.settle()
 		f.inForce(5, 20, "office")
 		if told := f.events(); !slices.ContainsFunc(told, func(e string) bool {
-			return strings.Contains(e, "ScheduleStarted Schedule office has started: schedule office is open; minRunners 5 and maxRunners 20 are in force until 2000-")
+			return strings.Contains(e,
+				"ScheduleStarted Schedule office has started: schedule office is open; minRunners 5 and maxRunners 20 are in force until 2000-")
 		}) {
 			t.Errorf("told %q", told)
 		}

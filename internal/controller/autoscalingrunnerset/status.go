@@ -16,8 +16,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written at
-// once: otherwise the next pass would treat the former address as the present one, and move another time.
+// writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written
+// immediately: otherwise the next pass would treat the former address as the present one, and move another time.
 func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	if w.released {
 		return nil

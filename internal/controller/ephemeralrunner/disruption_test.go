@@ -174,7 +174,7 @@ func TestAnyHistoryOfEndsFailsAtTheSixthThatIsHeld(t *testing.T) {
 	}
 }
 
-// A pod that was seen to fail by itself doesn't become a disruption because somebody removes it at once.
+// A pod that was seen to fail by itself doesn't become a disruption because somebody removes it immediately.
 func TestOwnEndOfAPodThatIsRemovedAtOnceCounts(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

@@ -78,7 +78,7 @@ func TestPodShowsItsJobAndIsProtectedWhileItRuns(t *testing.T) {
 	}, newRunner())
 }
 
-// Nearly all pods end at once; only a pod that lives on gets the result, and may be evicted again.
+// Nearly all pods end immediately; only a pod that lives on gets the result, and may be evicted again.
 func TestPodThatOutlivesItsJobShowsTheResult(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()

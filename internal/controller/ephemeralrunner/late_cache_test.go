@@ -126,7 +126,7 @@ func TestPodOnANodeWaitsForGitHubThoughItLooksPending(t *testing.T) {
 	}, newRunner())
 }
 
-// Without a node nothing runs: the pod is deleted at once, whatever GitHub does.
+// Without a node nothing runs: the pod is deleted immediately, whatever GitHub does.
 func TestPodWithoutANodeIsDeletedWhileGitHubIsAway(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()
@@ -283,7 +283,7 @@ func (f *fixture) gone() *corev1.Pod {
 }
 
 // Two pods are lost with their nodes, one after the other, while the cache is behind. That is nobody's fault, and the
-// status says so at once.
+// status says so immediately.
 func TestNodesThatVanishFasterThanTheCacheFollows(t *testing.T) {
 	// firstLost has the runner lose its first pod, and wait for its second one.
 	firstLost := func(f *fixture) {

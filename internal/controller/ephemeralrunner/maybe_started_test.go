@@ -125,7 +125,7 @@ func TestContainerThatIsNeverCreatedIsTriedInAnotherPod(t *testing.T) {
 	}, newRunner())
 }
 
-// It started just as its registration was removed: GitHub has no job for it, and it would exit at once.
+// It started just as its registration was removed: GitHub has no job for it, and it would exit immediately.
 func TestBlockedPodThatStartedTooLateIsReplaced(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

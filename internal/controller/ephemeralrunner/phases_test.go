@@ -38,7 +38,8 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		defer setmetrics.Delete(types.NamespacedName{Namespace: namespace, Name: scaleSet})
 		f.settle()
-		if got, want := f.pod().Annotations[v1alpha1.AnnotationPhases], "created=946684800 registered=946684800"; got != want {
+		if got, want := f.pod().Annotations[v1alpha1.AnnotationPhases],
+			"created=946684800 registered=946684800"; got != want {
 			t.Errorf("the new pod has the phases %q, want %q", got, want)
 		}
 		f.elapse(30 * time.Second)

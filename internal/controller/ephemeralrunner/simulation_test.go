@@ -281,7 +281,7 @@ func (s *simulation) befall() {
 	case s.chance(3) && s.node.running:
 		s.stop(137)
 	case s.chance(3):
-		s.losePod() // deleted by hand, at once
+		s.losePod() // deleted by hand, immediately
 	case s.chance(2) && s.pod.Spec.NodeName != "":
 		s.node.lost, s.node.running = true, false
 		s.terminate(gracePeriod)

@@ -377,8 +377,8 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 	}, newSet(4))
 }
 
-// While the API server is slow, passes take longer than an interval. The next one begins at once, and it sees news of a
-// moment ago.
+// While the API server is slow, passes take longer than an interval. The next one begins immediately, and it sees news
+// of a moment ago.
 func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		const patch = "patch status *v1alpha1.EphemeralRunnerSet"

@@ -12,8 +12,8 @@
 //     assigned, so a slot belongs to a job, not to a pod. While the listener's last figure may still count a job that
 //     has ended, its slot is held and not refilled.
 //   - figures: how many of the jobs that GitHub counts are believed.
-//   - creations: runners that were requested. One counts at once, before the watch shows it and even if the request got
-//     no answer. If the watch doesn't show it in time, the API server is asked (unseen.go).
+//   - creations: runners that were requested. One counts immediately, before the watch shows it and even if the request
+//     got no answer. If the watch doesn't show it in time, the API server is asked (unseen.go).
 //   - departures: nodes that are about to go away. Runners without a job leave them.
 //   - jobpods: the pods of container hooks that can't run.
 //   - leases: who uses the claims of the scale set. Which claim a new runner gets is decided in internal/volumeclaims

@@ -114,8 +114,8 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 	}, newSet(1))
 }
 
-// GitHub's image without a command is a shell, which exits with 0 at once: the command that is missing, as the runners
-// say, is named at the place where people look.
+// GitHub's image without a command is a shell, which exits with 0 immediately: the command that is missing, as the
+// runners say, is named at the place where people look.
 func TestDegradedNamesTheMissingCommand(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()

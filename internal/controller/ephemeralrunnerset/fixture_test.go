@@ -227,7 +227,9 @@ func (f *fixture) interceptors() interceptor.Funcs {
 			f.count("delete")
 			return c.Delete(ctx, object, options...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+		) error {
 			f.count(fmt.Sprintf("patch %s %T", resource, object))
 			return c.SubResource(resource).Patch(ctx, object, patch, options...)
 		},

@@ -245,7 +245,7 @@ const (
 	firstVisitBackoff, longestVisitBackoff = 15 * time.Second, 10 * time.Minute
 )
 
-// visitDue returns when to visit a run: at once if something is written down for which GitHub was not asked.
+// visitDue returns when to visit a run: immediately if something is written down for which GitHub was not asked.
 func (c *Controller) visitDue(
 	w *world, lost []*feedback.Lost, of *visit, call pool.Call[*feedback.Sighting],
 ) time.Time {

@@ -176,7 +176,7 @@ func TestRunnersWithALostJobAreKept(t *testing.T) {
 }
 
 // A manager that takes over knows from the runners themselves how long ago their jobs were lost: GitHub has given these
-// up, so other jobs get runners at once, whether or not GitHub answers, and the evidence goes in time.
+// up, so other jobs get runners immediately, whether or not GitHub answers, and the evidence goes in time.
 func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

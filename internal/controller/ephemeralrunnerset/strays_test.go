@@ -216,7 +216,7 @@ func TestAFailedListIsRepeatedWithPauses(t *testing.T) {
 	})
 }
 
-// One list may have thousands; the next one follows at once, but not before the removals have ended.
+// One list may have thousands; the next one follows immediately, but not before the removals have ended.
 func TestManyStraysAreRemovedInRounds(t *testing.T) {
 	withStrays(t, func(f *fixture, g *registry) {
 		for i := range mostStraysRemoved + 10 {

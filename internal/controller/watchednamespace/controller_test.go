@@ -60,7 +60,8 @@ func (b bindings) Get(
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{T: t}
-	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+		WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(
 			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
 		) error {

@@ -16,8 +16,7 @@ import (
 
 var claimsRead = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// claim adds a claim of the set that was created so long ago and, unless the pod's name is empty, a pod that mounts it
-// and runs.
+// claim adds a claim of the set with the given age and, unless the pod's name is empty, a running pod that mounts it.
 func claim(
 	name string, phase corev1.PersistentVolumeClaimPhase, age time.Duration, pod string,
 ) func(*snapshot.Snapshot) {
@@ -40,7 +39,7 @@ func claim(
 	}
 }
 
-// deleted says that the last claim is in deletion for so long.
+// deleted has the last claim in deletion for the given time.
 func deleted(since time.Duration) func(*snapshot.Snapshot) {
 	return func(s *snapshot.Snapshot) {
 		at := metav1.NewTime(claimsRead.Add(-since))

@@ -54,7 +54,8 @@ var typeFixes = map[string]string{
 		"manager's namespace",
 	v1alpha1.ConditionRunnerOutdated:     "use a newer runner image in the template",
 	v1alpha1.ConditionScaleSetRegistered: "wait: GitHub is asked again at least once a minute",
-	v1alpha1.ConditionDegraded:           "correct the template; run kubectl describe on one of the failed EphemeralRunners",
+	v1alpha1.ConditionDegraded: "correct the template; run kubectl describe on one of the failed " +
+		"EphemeralRunners",
 	v1alpha1.ConditionRunnersUnprotected: "docs/scaling.md says what a PodDisruptionBudget of the scale set's chart " +
 		"does, and what to do about others",
 	v1alpha1.ConditionCapacityLimited: "wait: the number rises by itself as pods find nodes, and other clusters " +

@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// maximum is the highest number for which the scale set asks: nil means any number.
+// maximum is the highest number of runners for which the scale set asks: nil means any number.
 type maximum struct {
 	number *int
 	// name says which number it is, period until when, and advice how it gets higher.

@@ -202,9 +202,9 @@ func checkKept(s set) []finding.Finding {
 		fixOf(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers))}
 }
 
-// checkOwnerless reports what has the set's labels and no owner that lives. The manager removes it within seconds,
-// unless it has a job or the manager lacks a right. Without runner sets nothing is known: perhaps they could not be
-// read.
+// checkOwnerless reports objects with the set's labels and without a living owner. The manager removes them within
+// seconds, unless they have a job or the manager lacks a right. Without runner sets nothing is known: perhaps they
+// could not be read.
 func checkOwnerless(s set) []finding.Finding {
 	if len(s.RunnerSets) == 0 {
 		return nil

@@ -25,8 +25,8 @@ var checks = []func(set) []finding.Finding{
 	checkNoJobs, checkProtection, checkToken, checkEvents,
 }
 
-// Diagnose returns what may keep jobs from running: problems first, then warnings, then the rest. Findings of the same
-// severity follow the path of a job, because an earlier failure hides later ones.
+// Diagnose returns the findings about what may keep jobs from running: problems first, then warnings, then the rest.
+// Findings of the same severity follow the path of a job, because an earlier failure hides later ones.
 func Diagnose(s *snapshot.Snapshot) []finding.Finding {
 	findings := installation(s)
 	for i := range s.Sets {

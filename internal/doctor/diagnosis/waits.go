@@ -9,8 +9,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/phases"
 )
 
-// A job may wait for longWait from its queueing to its start without being worth a word: a new node and a large image
-// take that long.
+// A job that waits up to longWait from its queueing to its start is not reported: a new node and a large image take
+// that long.
 const longWait = 5 * time.Minute
 
 // checkWaits reports the long waits of running jobs. It names the longest wait phase by phase, because each phase is

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Document is one of those in a file.
+// Document is one document of a file.
 type Document struct {
 	// Content is its text, YAML or JSON. Fields are the same, as JSON has them: nil if there are comments only.
 	Content []byte
@@ -46,7 +46,7 @@ func (i *Input) Documents() iter.Seq2[Document, error] {
 	}
 }
 
-// parts cuts at the lines that YAML keeps for the bounds of documents: no text of a document has such a line.
+// parts cuts at the lines that YAML reserves for the bounds of documents: no text of a document has such a line.
 func parts(content []byte) (all [][]byte) {
 	var part []byte
 	end := func() {

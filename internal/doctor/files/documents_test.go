@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/files"
 )
 
-// Each document has a field id. What is wanted are these, - for one of comments only, ! for an error.
+// Each document has a field id. The table lists the wanted ids, - for a document of comments only, ! for an error.
 func TestDocuments(t *testing.T) {
 	for _, test := range []struct{ input, want string }{
 		{"id: 1\n---\nid: 2\n", "1 2"},

@@ -1,4 +1,4 @@
-// Package files reads what a command line names, up to a size, and the documents in it.
+// Package files reads the files that a command line names, up to a size, and the documents in them.
 package files
 
 import (
@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// MaxInput is the size of a file that is read: a thousand scale sets of a cluster have some 20 MB.
+// MaxInput limits the size of a file: a thousand scale sets of a cluster have some 20 MB.
 const MaxInput = 64 << 20
 
 // Input is a file, with its name for messages.

@@ -1,5 +1,5 @@
-// Package gitops reads which installations of charts objects of Flux, Argo CD and k3s ask for, and with which values.
-// It is pure, and knows nothing of our charts.
+// Package gitops reads which chart installations objects of Flux, Argo CD and k3s ask for, and with which values. It is
+// pure, and knows nothing of our charts.
 package gitops
 
 import (
@@ -23,11 +23,11 @@ type Delivery struct {
 	Namespace, Name string
 	// Chart is the last part of the chart's name, path or address.
 	Chart string
-	// Local: it lies in a directory or behind a reference, so that it may be anybody's who has given it any name.
+	// Local: the chart lies in a directory or behind a reference, where anybody may have given it any name.
 	Local   bool
 	Release dryrun.Release
 	Values  map[string]any
-	// More are other places that values come from.
+	// More has other sources of values.
 	More []string
 	// Unread says why there are no values; "" if there are.
 	Unread string

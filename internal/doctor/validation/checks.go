@@ -20,7 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// checks collect what is wrong with one object.
+// checks collects the problems of one object.
 type checks struct {
 	object string
 	controller
@@ -80,8 +80,8 @@ func (c *checks) manifest(document []byte) error {
 	return nil
 }
 
-// faultsOf returns what the API server would say of an object. What the manager has said of its address isn't said
-// twice.
+// faultsOf returns the API server's faults of an object, without those of its address if the manager's reason to refuse
+// that has been given.
 func (c *checks) faultsOf(fields map[string]any) ([]dryrun.Fault, error) {
 	faults, err := dryrun.CheckObject(fields)
 	return slices.DeleteFunc(faults, func(fault dryrun.Fault) bool {
@@ -160,8 +160,8 @@ func (c *checks) proxies(place string, proxy *v1alpha1.ProxyConfig) {
 // usualImage is the last part of the name of GitHub's image for runners, and of its copies in other registries.
 var usualImage = regexp.MustCompile(`(^|/)actions-runner(:|@|$)`)
 
-// runner checks the runner's container. Without a command the usual image is a shell, which ends at once. Other images
-// may start the runner by themselves.
+// runner checks the runner's container. Without a command the usual image is a shell, which ends immediately. Other
+// images may start the runner by themselves.
 func (c *checks) runner(container *corev1.Container) {
 	c.require(container.Image != "", "NoImage", "the container named runner has no image",
 		"use ghcr.io/actions/actions-runner or an image based on it")

@@ -23,7 +23,7 @@ const (
 	listSuffix = "List"
 )
 
-// controller has what is known of the controller that will serve the scale sets.
+// controller has the known facts about the controller that will serve the scale sets.
 type controller struct {
 	// listeners says what it lets through for its own namespace: by default, as much as the restricted policy.
 	listeners listenertemplate.Policy
@@ -45,7 +45,7 @@ type validated struct {
 	findings []finding.Finding
 	// notes say which entries of tenants allow what, which values aren't used, and what wasn't checked.
 	notes []string
-	// checked counts scale sets and values. skipped lists what else there was.
+	// checked counts scale sets and values. skipped lists other input.
 	checked int
 	skipped []string
 }

@@ -22,7 +22,8 @@ import (
 // ErrNothingChecked says that the input has neither values nor a scale set.
 var ErrNothingChecked = errors.New("nothing was checked")
 
-// Options say what is checked, and what is known of the controller that will serve it.
+// Options select the input and the form of the report, and have the known facts about the controller that will serve
+// the sets.
 type Options struct {
 	// paths are files with values or manifests, - for standard input; set lies on all of them.
 	paths []string
@@ -34,7 +35,7 @@ type Options struct {
 	// policy is the name of the one for listener pods, and listeners is that policy with its images.
 	policy    string
 	listeners listenertemplate.Policy
-	// allowed are the controller's flags.allowedGitHubURLs.
+	// allowed has the controller's flags.allowedGitHubURLs.
 	allowed []string
 }
 
@@ -71,9 +72,9 @@ func NewOptions(flags *flag.FlagSet) *Options {
 	return o
 }
 
-// Run checks what the options name and reports what is wrong. rest is what the command line has besides flags, which is
-// nothing. It fails with finding.ErrProblems if anything is wrong, with ErrNothingChecked if there is nothing of ours,
-// or with the reason why it can't be checked.
+// Run checks the files and values of the options, and reports what is wrong. rest has the command line's arguments
+// besides flags; there may be none. It fails with finding.ErrProblems if anything is wrong, with ErrNothingChecked if
+// there is nothing of ours, or with the reason why it can't be checked.
 func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) error {
 	if len(o.paths)+len(o.set) == 0 || len(rest) > 0 {
 		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")

@@ -34,7 +34,7 @@ type parent struct {
 	values map[string]any
 }
 
-// dependency has what a chart says of one below it.
+// dependency is a chart below another one, as the latter describes it.
 type dependency struct {
 	Name, Alias, Condition string
 	Tags                   []string

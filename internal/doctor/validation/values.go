@@ -108,7 +108,7 @@ func (c *checks) discount(from *source) {
 	}
 }
 
-// fault notes what a chart says of values, or the API server of an object, for which chart is "".
+// fault notes a fault of values by a chart, or of an object by the API server, for which chart is "".
 func (c *checks) fault(chart string, fault dryrun.Fault) {
 	invalid, unknown, list := "InvalidValues", "UnknownValue", "helm show values lists all values"
 	if chart == "" {
@@ -132,7 +132,7 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 	}
 }
 
-// rendered checks an object that a chart has made of values.
+// rendered checks an object that a chart has rendered from values.
 func (c *checks) rendered(from *source, object map[string]any) error {
 	faults, err := c.faultsOf(object)
 	if err != nil {
@@ -246,7 +246,7 @@ func asText(value any) string {
 	switch given := value.(type) {
 	case nil:
 		return ""
-	case float64: // as all numbers of a file are read; an ID has no exponent
+	case float64: // all numbers of a file are read as such; an ID has no exponent
 		return strconv.FormatFloat(given, 'f', -1, 64)
 	}
 	return fmt.Sprint(value)

@@ -19,7 +19,14 @@ func TestMain(m *testing.M) { databases.Main(m) }
 var former = map[int64][]string{
 	1: {"INSERT INTO jobs (runner_uid, cluster, namespace, set_name, runner, at, repository, workflow, ref, job_name, " +
 		"job_id, event, result, lost_cause, rerun, node, node_type) " +
-		"VALUES ('uid-1', 'c', 'n', 's', 'r', 1800000000, 'o/r', 'o/r/w', 'refs/heads/main', 'test', 'id', 'push', 'succeeded', '', '', 'node', 'large')"},
+		"VALUES ('uid-1', 'c', 'n', 's', 'r', 1800000000, 'o/r', 'o/r/w', 'refs/heads/main', 'test', 'id', 'push', 'succeeded', '', '', 'node', 'large')",
+		"INSERT INTO usage_periods VALUES (3600, 1800000000, 'c', 'n', 's', 'o/r', 'o/r/w', 'test', 1, 1, 0, 0, 0, 0, 60, 0, 0, 0, " +
+			"1, 1, 1, 1, 1, 1, 1, 1, 0, 0, '', '', '')"},
+	2: {"INSERT INTO jobs (runner_uid, cluster, namespace, set_name, runner, at, repository, workflow, ref, job_name, " +
+		"job_id, event, result, lost_cause, rerun, node, node_type) " +
+		"VALUES ('uid-2', 'c', 'n', 's', 'r', 1800000000, 'o/r', 'o/r/w', 'refs/heads/main', 'test', 'id', 'push', 'succeeded', '', '', 'node', 'large')",
+		"INSERT INTO usage_periods VALUES (3600, 1800000000, 'c', 'n', 's', 'o/r', 'o/r/w', 'test', 1, 1, 0, 0, 0, 0, 60, 0, 0, 0, " +
+			"1, 1, 1, 1, 1, 1, 1, 1, 0, 0, '', '', '', '0:1;;;;;;;0:1')"},
 }
 
 func TestEveryVersionComesUpToDate(t *testing.T) {
@@ -44,9 +51,23 @@ func TestEveryVersionComesUpToDate(t *testing.T) {
 				if want := int(min(version, 1)); jobs != want {
 					t.Errorf("%d jobs of version %d are left, want %d", jobs, version, want)
 				}
+				var stale int
+				if err := db.QueryRow("SELECT COUNT(*) FROM stale_periods").Scan(&stale); err != nil {
+					t.Fatal(err)
+				}
+				if want := count(version == 1); stale != want { // it had no wait times
+					t.Errorf("%d periods of version %d are added up again, want %d", stale, version, want)
+				}
 			})
 		}
 	})
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // migrateTo makes a database of a former version, with rows.

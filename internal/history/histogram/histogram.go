@@ -95,3 +95,36 @@ func (h Histogram) buckets() []int {
 	slices.Sort(buckets)
 	return buckets
 }
+
+// List is several histograms that are kept in one text.
+type List []Histogram
+
+// NewList returns so many empty histograms.
+func NewList(number int) List {
+	list := make(List, number)
+	for i := range list {
+		list[i] = Histogram{}
+	}
+	return list
+}
+
+// String returns the histograms with semicolons between them.
+func (l List) String() string {
+	texts := make([]string, len(l))
+	for i := range l {
+		texts[i] = l[i].String()
+	}
+	return strings.Join(texts, ";")
+}
+
+// Merge counts all figures of another list, in the form that String gives it. It leaves out histograms that it has none
+// for.
+func (l List) Merge(text string) {
+	i := 0
+	for part := range strings.SplitSeq(text, ";") {
+		if i < len(l) {
+			l[i].Merge(part)
+		}
+		i++
+	}
+}

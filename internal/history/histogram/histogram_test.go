@@ -57,3 +57,16 @@ func TestWhatIsNoHistogramIsLeftOut(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 }
+
+func TestAListIsKeptAsOneText(t *testing.T) {
+	first := histogram.NewList(3)
+	first[0].Add(7)
+	first[2].Add(0)
+	again := histogram.NewList(3)
+	again.Merge(first.String())
+	again.Merge(first.String() + ";9:9;nonsense")
+	again.Merge("")
+	if again[0].Count() != 2 || again[1].Count() != 0 || again[2].Count() != 2 || again[0].Quantile(0.5) != first[0].Quantile(0.5) {
+		t.Errorf("%q and twice as much is %q", first, again)
+	}
+}

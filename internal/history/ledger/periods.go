@@ -5,15 +5,13 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/history/histogram"
-	"github.com/harrier-ci/harrier/internal/phases"
 )
 
 // kindOfJob is what jobs have in common that are added up.
@@ -32,10 +30,8 @@ type sums struct {
 	cpuRequest, memoryRequest int64
 
 	peakMemory, cpuAverage, throttled histogram.Histogram
+	times                             histogram.List
 }
-
-// waitPhases are the phases that a wait can end in, in the order of their columns.
-var waitPhases = [...]string{"assigned", "created", "registered", "placed", "imagePulled", "containerUp", "started"}
 
 const numberColumns = "jobs, succeeded, failed, canceled, lost, measured, run_seconds, cpu_requested, " +
 	"memory_requested, cpu_used, waited, " +
@@ -70,11 +66,12 @@ func plus(a, b int64) int64 {
 }
 
 func newSums() *sums {
-	return &sums{peakMemory: histogram.Histogram{}, cpuAverage: histogram.Histogram{}, throttled: histogram.Histogram{}}
+	return &sums{peakMemory: histogram.Histogram{}, cpuAverage: histogram.Histogram{}, throttled: histogram.Histogram{},
+		times: newWaitTimes()}
 }
 
-// add counts a job.
-func (s *sums) add(job *Job) {
+// count counts a job.
+func (s *sums) count(job *Job) {
 	s.jobs++
 	switch job.Result {
 	case "succeeded":
@@ -110,28 +107,19 @@ func (s *sums) add(job *Job) {
 	if len(waits) > 0 {
 		s.waited++
 	}
+	whole := int64(0)
 	for _, wait := range waits {
-		for i, phase := range waitPhases {
-			if wait.Phase == phase {
-				s.waits[i] += int64(wait.Took.Seconds())
-			}
+		i, seconds := slices.Index(waitPhases[:], wait.Phase), int64(wait.Took.Seconds())
+		if i < 0 {
+			continue
 		}
+		s.waits[i] += seconds
+		s.times[i].Add(seconds)
+		whole += seconds
 	}
-}
-
-// Waits returns how the job's wait was spent, nothing if nobody knows when it began.
-func (j *Job) Waits() []phases.Wait {
-	at := func(t time.Time) *metav1.Time {
-		if t.IsZero() {
-			return nil
-		}
-		return new(metav1.NewTime(t))
+	if len(waits) > 0 {
+		s.times[len(waitPhases)].Add(whole)
 	}
-	return phases.Waits(&v1alpha1.RunnerPhases{
-		Queued: at(j.Queued), Assigned: at(j.Assigned), Created: at(j.Created), Registered: at(j.Registered),
-		Placed:      at(j.Placed),
-		ImagePulled: at(j.ImagePulled), ContainerUp: at(j.ContainerUp), Started: at(j.Started),
-	})
 }
 
 // AddUp adds up the periods whose jobs have changed since it last did: hours, and days that are over. Until then
@@ -199,7 +187,7 @@ func addUp(ctx context.Context, tx *sql.Tx, span, started int64) error {
 
 const (
 	kindColumns      = "cluster, namespace, set_name, repository, workflow, job_name"
-	histogramColumns = "peak_memory, cpu_average, throttled"
+	histogramColumns = "peak_memory, cpu_average, throttled, wait_times"
 	selectPeriods    = "SELECT " + kindColumns + ", " + numberColumns + ", " + histogramColumns + " FROM usage_periods"
 )
 
@@ -212,14 +200,14 @@ func addHour(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	if err != nil {
 		return err
 	}
-	of(kindOfJob{job.Cluster, job.Namespace, job.Set, job.Repository, job.Workflow, job.Name}).add(&job)
+	of(kindOfJob{job.Cluster, job.Namespace, job.Set, job.Repository, job.Workflow, job.Name}).count(&job)
 	return nil
 }
 
 func addDay(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	var kind kindOfJob
 	var part sums
-	var peakMemory, cpuAverage, throttled string
+	var peakMemory, cpuAverage, throttled, times string
 	var targets []any
 	for _, text := range kind.texts() {
 		targets = append(targets, text)
@@ -227,10 +215,12 @@ func addDay(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	for _, number := range part.numbers() {
 		targets = append(targets, number)
 	}
-	if err := rows.Scan(append(targets, &peakMemory, &cpuAverage, &throttled)...); err != nil {
+	if err := rows.Scan(append(targets, &peakMemory, &cpuAverage, &throttled, &times)...); err != nil {
 		return err
 	}
-	of(kind).merge(&part, peakMemory, cpuAverage, throttled)
+	sum := of(kind)
+	sum.merge(&part, peakMemory, cpuAverage, throttled)
+	sum.times.Merge(times)
 	return nil
 }
 
@@ -262,7 +252,8 @@ func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed ma
 		for _, number := range sums.numbers() {
 			values = append(values, *number)
 		}
-		values = append(values, sums.peakMemory.String(), sums.cpuAverage.String(), sums.throttled.String())
+		values = append(values, sums.peakMemory.String(), sums.cpuAverage.String(), sums.throttled.String(),
+			sums.times.String())
 		if _, err := insert.ExecContext(ctx, values...); err != nil {
 			return err
 		}

@@ -30,12 +30,8 @@ var groups = map[By]string{
 	ByJob: "repository, workflow, job_name", ByDay: "started - started % 86400",
 }
 
-// Prices are what a CPU and a GiB of memory cost for an hour, in a currency that only the user knows.
-type Prices struct{ CPUHour, GiBHour float64 }
-
-// Usage is what jobs that have finished come to.
-type Usage struct {
-	// Of these are set those that it is added up by; Day for ByDay.
+// Group is what jobs have in common that are added up. Those of its fields are set that it is added up by; Day for ByDay.
+type Group struct {
 	Cluster    string    `json:"cluster,omitempty"`
 	Namespace  string    `json:"namespace,omitempty"`
 	Set        string    `json:"set,omitempty"`
@@ -43,6 +39,28 @@ type Usage struct {
 	Workflow   string    `json:"workflow,omitempty"`
 	Name       string    `json:"name,omitempty"`
 	Day        time.Time `json:"day,omitzero"`
+}
+
+// scan reads a row that begins with the columns of a group.
+func (g *Group) scan(rows *sql.Rows, by By, more ...any) error {
+	var started int64
+	targets := map[By][]any{
+		BySet: {&g.Cluster, &g.Namespace, &g.Set}, ByRepository: {&g.Repository}, ByWorkflow: {&g.Repository, &g.Workflow},
+		ByJob: {&g.Repository, &g.Workflow, &g.Name}, ByDay: {&started},
+	}[by]
+	err := rows.Scan(append(targets, more...)...)
+	if by == ByDay {
+		g.Day = time.Unix(started, 0).UTC()
+	}
+	return err
+}
+
+// Prices are what a CPU and a GiB of memory cost for an hour, in a currency that only the user knows.
+type Prices struct{ CPUHour, GiBHour float64 }
+
+// Usage is what jobs that have finished come to.
+type Usage struct {
+	Group
 
 	Jobs      int64 `json:"jobs"`
 	Succeeded int64 `json:"succeeded"`
@@ -116,19 +134,12 @@ var summedColumns = func() string {
 func scanUsage(rows *sql.Rows, by By, prices Prices) (Usage, error) {
 	var u Usage
 	var s sums
-	var started int64
-	targets := map[By][]any{
-		BySet: {&u.Cluster, &u.Namespace, &u.Set}, ByRepository: {&u.Repository}, ByWorkflow: {&u.Repository, &u.Workflow},
-		ByJob: {&u.Repository, &u.Workflow, &u.Name}, ByDay: {&started},
-	}[by]
+	var numbers []any
 	for _, number := range s.numbers() {
-		targets = append(targets, number)
+		numbers = append(numbers, number)
 	}
-	if err := rows.Scan(targets...); err != nil {
+	if err := u.scan(rows, by, numbers...); err != nil {
 		return u, err
-	}
-	if by == ByDay {
-		u.Day = time.Unix(started, 0).UTC()
 	}
 	u.Jobs, u.Succeeded, u.Failed, u.Canceled, u.Lost = s.jobs, s.succeeded, s.failed, s.canceled, s.lost
 	u.RunHours = float64(s.runSeconds) / float64(hour)
@@ -241,10 +252,10 @@ type Size struct {
 	CPURequestMillis   int64 `json:"cpuRequestMillis"`
 	MemoryRequestBytes int64 `json:"memoryRequestBytes"`
 
-	// The 95th percentiles, at most 5 % too large. 0 if nothing is known.
-	PeakMemoryBytes  int64 `json:"peakMemoryBytesP95"`
-	CPUAverageMillis int64 `json:"cpuAverageMillisP95"`
-	ThrottledPercent int64 `json:"throttledPercentP95"`
+	// The 95th percentiles, at most 5 % too large, nil if nothing is known.
+	PeakMemoryBytes  *int64 `json:"peakMemoryBytesP95,omitempty"`
+	CPUAverageMillis *int64 `json:"cpuAverageMillisP95,omitempty"`
+	ThrottledPercent *int64 `json:"throttledPercentP95,omitempty"`
 
 	// Saving is what the time would have cost less with requests as large as those percentiles, by the prices of the
 	// call. It is negative for jobs that use more than they request, and 0 if nothing is known.
@@ -255,7 +266,7 @@ type Size struct {
 func (l *Ledger) Sizes(ctx context.Context, filter Filter, prices Prices) ([]Size, error) {
 	q, err := l.periods(ctx, "SELECT "+kindColumns+
 		", jobs, measured, run_seconds, cpu_request_millis, memory_request_bytes, "+
-		"cpu_requested, memory_requested, "+histogramColumns+" FROM usage_periods", &filter)
+		"cpu_requested, memory_requested, peak_memory, cpu_average, throttled FROM usage_periods", &filter)
 	if err != nil {
 		return nil, err
 	}
@@ -292,22 +303,27 @@ func (l *Ledger) Sizes(ctx context.Context, filter Filter, prices Prices) ([]Siz
 }
 
 func sizeOf(kind kindOfJob, s *sums, prices Prices) Size {
-	const enough = 0.95
+	enough := func(h histogram.Histogram) *int64 {
+		if h.Count() == 0 {
+			return nil
+		}
+		return new(h.Quantile(0.95))
+	}
 	size := Size{
 		Cluster: kind.cluster, Namespace: kind.namespace, Set: kind.set, Repository: kind.repository,
 		Workflow: kind.workflow, Name: kind.name,
 		Jobs: s.jobs, Measured: s.measured, RunHours: float64(s.runSeconds) / float64(hour),
 		CPURequestMillis: s.cpuRequest, MemoryRequestBytes: s.memoryRequest,
-		PeakMemoryBytes: s.peakMemory.Quantile(enough), CPUAverageMillis: s.cpuAverage.Quantile(enough),
-		ThrottledPercent: s.throttled.Quantile(enough),
+		PeakMemoryBytes: enough(s.peakMemory), CPUAverageMillis: enough(s.cpuAverage),
+		ThrottledPercent: enough(s.throttled),
 	}
 	seconds := float64(s.runSeconds)
-	if s.cpuAverage.Count() > 0 {
-		unused := float64(s.cpuRequested) - seconds*float64(size.CPUAverageMillis)
+	if average := size.CPUAverageMillis; average != nil {
+		unused := float64(s.cpuRequested) - seconds*float64(*average)
 		size.Saving += unused / 1000 / float64(hour) * prices.CPUHour
 	}
-	if s.peakMemory.Count() > 0 {
-		unused := float64(s.memoryRequested) - seconds*float64(size.PeakMemoryBytes>>20)
+	if peak := size.PeakMemoryBytes; peak != nil {
+		unused := float64(s.memoryRequested) - seconds*float64(*peak>>20)
 		size.Saving += unused / 1024 / float64(hour) * prices.GiBHour
 	}
 	return size

@@ -63,7 +63,7 @@ func TestUsageIsWhatItsJobsComeTo(t *testing.T) {
 func byHand(jobs []ledger.Job, filter ledger.Filter) []ledger.Usage {
 	usage := []ledger.Usage{}
 	for number := range 3 {
-		u := ledger.Usage{Repository: fmt.Sprintf("acme/%d", number)}
+		u := ledger.Usage{Group: ledger.Group{Repository: fmt.Sprintf("acme/%d", number)}}
 		for _, job := range jobs {
 			if job.Repository != u.Repository || job.Finished.Before(filter.From) || !job.Finished.Before(filter.To) ||
 				(filter.Repository != "" && filter.Repository != job.Repository) {
@@ -176,12 +176,12 @@ func TestSizesAreThePercentilesOfADaysAndHours(t *testing.T) {
 		}
 		got := sizes[0]
 		if got.Jobs != 101 || got.Measured != 100 || got.CPURequestMillis != 2000 || got.MemoryRequestBytes != 4<<30 ||
-			got.ThrottledPercent != 1 {
+			got.ThrottledPercent == nil || *got.ThrottledPercent != 1 {
 			t.Errorf("the size is %+v", got)
 		}
-		within := func(what string, got, exact int64) {
-			if got < exact || float64(got) > 1.05*float64(exact)+1 {
-				t.Errorf("%s is %d, exactly %d", what, got, exact)
+		within := func(what string, got *int64, exact int64) {
+			if got == nil || *got < exact || float64(*got) > 1.05*float64(exact)+1 {
+				t.Errorf("%s is %v, exactly %d", what, got, exact)
 			}
 		}
 		within("peak memory", got.PeakMemoryBytes, 95<<24)
@@ -189,6 +189,52 @@ func TestSizesAreThePercentilesOfADaysAndHours(t *testing.T) {
 		// 101 jobs of ten minutes requested 2 CPUs and need at most 0.9975.
 		if got.Saving < 101.0/6*1.0025 || got.Saving > 101.0/6*1.05 {
 			t.Errorf("the saving is %g", got.Saving)
+		}
+	})
+}
+
+// TestWaitsArePercentilesByPhase: the figures of days and hours, by hand. Of 100 jobs that began an hour after each other
+// number N waited N seconds longer for its node than those of the fixture.
+func TestWaitsArePercentilesByPhase(t *testing.T) {
+	each(t, func(t *testing.T, l *ledger.Ledger) {
+		var many []ledger.Job
+		for i := range 100 {
+			job := finished(i, i*60)
+			later := time.Duration(i) * time.Second
+			for _, moment := range []*time.Time{&job.Placed, &job.ImagePulled, &job.ContainerUp, &job.Started, &job.Finished} {
+				*moment = moment.Add(later)
+			}
+			many = append(many, job)
+		}
+		nobodyKnows := finished(1000, 0)
+		nobodyKnows.Queued, nobodyKnows.Assigned, nobodyKnows.Set = time.Time{}, time.Time{}, "other"
+		nobodyKnows.Started = time.Time{}
+		put(t, l, append(many, nobodyKnows)...)
+		addUp(t, l, noon.Add(101*time.Hour))
+		for by, groups := range map[ledger.By]int{"": 1, ledger.BySet: 1, ledger.ByRepository: 1, ledger.ByDay: 5} {
+			waits, err := l.WaitsBy(t.Context(), by, ledger.Filter{Set: "linux"})
+			if err != nil || len(waits) != 8*groups {
+				t.Fatalf("%d waits by %q: %+v, %v", len(waits), by, waits, err)
+			}
+		}
+		waits, err := l.WaitsBy(t.Context(), "", ledger.Filter{Set: "linux"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wait := range waits {
+			half := map[string]int64{"assigned": 1, "created": 4, "registered": 1, "placed": 4 + 49, "imagePulled": 30,
+				"containerUp": 1, "started": 9, ledger.WholeWait: 50 + 49}[wait.Phase]
+			most := half
+			if wait.Phase == "placed" || wait.Phase == ledger.WholeWait {
+				most += 45
+			}
+			near := func(got, exact int64) bool { return got >= exact && float64(got) <= 1.05*float64(exact)+1 }
+			if wait.Jobs != 100 || !near(wait.P50Seconds, half) || !near(wait.P95Seconds, most) {
+				t.Errorf("%+v, exactly %d and %d", wait, half, most)
+			}
+		}
+		if _, err := l.WaitsBy(t.Context(), "color", ledger.Filter{}); err == nil {
+			t.Error("waits are added up by color")
 		}
 	})
 }

@@ -1,13 +1,10 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
-	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -77,18 +74,6 @@ type jobPage struct {
 	Tables []link.Table
 }
 
-// longest returns the longest of the phases that a job waited for, empty if it waited for nothing.
-func longest(parts []picture.Part) string {
-	if len(parts) == 0 {
-		return ""
-	}
-	most := slices.MaxFunc(parts, func(a, b picture.Part) int { return cmp.Compare(a.Took, b.Took) })
-	if most.Took < time.Second {
-		return ""
-	}
-	return most.Short + ", " + words.Took(most.Took)
-}
-
 // shownAttempts bounds the other jobs that have a job's name and run.
 const shownAttempts = 20
 
@@ -112,7 +97,7 @@ func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
 		Waited: words.Waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
 		Tables: []link.Table{link.ToTable("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
 	}
-	page.Slowest = longest(page.Parts)
+	page.Slowest = picture.Longest(page.Parts)
 	if p.Cluster != nil && job.Cluster == p.Name {
 		page.Run = runAddress(p.Cluster.GitHub(job.Namespace, job.Set), &job)
 	}

@@ -131,14 +131,15 @@ func TestPeoplesQuestionsAreAnswered(t *testing.T) {
 	s := invented(t)
 	for path, wants := range map[string][]string{
 		// Why does a set not grow, and what waits?
-		"/": {"gpu", "Unschedulable", "MaxRunnersReached", "NodeLost", "no ledger ran", "2026-03-03 21:10:00"},
+		"/": {"gpu", "Unschedulable", "MaxRunnersReached", "NodeLost", "no ledger ran", "2026-03-03 21:10:00",
+			// Is it GitHub, the queue, the image or the node?
+			"jobs that have finished waited", "95 of 100", "4 node", "5 image", "image, volumes and network were there"},
 		"/set?cluster=" + pagetest.Name + "&namespace=research&set=gpu": {"Limited by Unschedulable",
 			"gpu-7k2xq", "registered", "3 Insufficient nvidia.com/gpu", "kubectl harrier doctor --namespace research",
 			// What is it short of, and whose step is next?
 			"for its labels pool gpu", "nvidia.com/gpu 1", "What to do add nodes, or make the template ask for less",
 			"the cluster's administrator",
-			// Is it GitHub, the queue, the image or the node?
-			"4 node", "the pod had a node: room, quota, requests", "5 image", "image, volumes and network were there"},
+			"Half of the jobs", "4 node", "the pod had a node: room, quota, requests", "5 image", "image, volumes and network were there"},
 		"/set?cluster=" + pagetest.Name + "&namespace=team-web&set=linux": {"test (node 24) acme/web 19200000001",
 			"limited by MaxRunnersReached", "NodeLost 1 deploy", "The node was shut down"},
 		// What happened to the job?

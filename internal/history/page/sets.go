@@ -38,6 +38,7 @@ type overviewPage struct {
 	Running, Waiting int64
 	Limited          int
 	Lost             []ledger.Job
+	Waits            picture.Waits
 	Gaps             gapList
 	Tables           []link.Table
 	Query            url.Values
@@ -73,17 +74,22 @@ func overview(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	waited, err := p.waits(ctx, filter)
+	if err != nil {
+		return answer{}, err
+	}
 	filter.Lost, filter.Limit = true, 5
 	lost, err := p.Ledger.Jobs(ctx, filter)
 	if err != nil {
 		return answer{}, err
 	}
 	w := sampledWindow(r)
-	page := overviewPage{Lost: lost.Jobs, Gaps: listGaps(gaps), Query: r.query,
+	page := overviewPage{Lost: lost.Jobs, Waits: waited, Gaps: listGaps(gaps), Query: r.query,
 		Strips: words.Hours(w.To.Sub(w.From))}
 	page.Tables = []link.Table{
 		link.ToTable("sets", "Scale sets as they look now", nil), link.ToTable("samples", "Scale sets over time", r.query),
-		link.ToTable("usage", "Jobs by scale set", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+		link.ToTable("usage", "Jobs by scale set", r.query, "by", "set"),
+		link.ToTable("waits", "Waits by scale set", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query)),
 	}
 	for i := range samples {
 		s := &samples[i]
@@ -161,7 +167,7 @@ type setPage struct {
 	Limit    *limit
 	Now      watch.Now
 	Here     bool
-	Waits    []picture.Part
+	Waits    picture.Waits
 	Timeline picture.Timeline
 	// Drawn is when the timeline begins if more jobs started than it shows.
 	Drawn time.Time
@@ -244,6 +250,9 @@ func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if page.Waits, err = p.waits(ctx, filter); err != nil {
+		return answer{}, err
+	}
 	if err := p.addNow(ctx, r, &page); err != nil {
 		return answer{}, err
 	}
@@ -264,7 +273,6 @@ func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 		page.Drawn = drawn.From
 	}
 	page.Timeline = picture.NewTimeline(jobs.Jobs, gapsOf(gaps, page.Cluster), drawn, r.window.To)
-	page.Waits = picture.AverageParts(page.Usage.Waits)
 	if page.Jobs = jobs.Jobs; len(page.Jobs) > listedJobs || jobs.Next != "" {
 		page.Jobs, page.More = page.Jobs[:min(len(page.Jobs), listedJobs)], link.To("jobs", r.query)
 	}
@@ -277,7 +285,8 @@ func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 	page.Failed = link.To("jobs", r.query, "result", "failed")
 	page.Commands = setCommands(page.Namespace, page.Set)
 	page.Tables = []link.Table{link.ToTable("jobs", "Jobs", r.query), link.ToTable("samples", "The scale set over time", r.query),
-		link.ToTable("usage", "What its jobs come to", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query))}
+		link.ToTable("usage", "What its jobs come to", r.query, "by", "set"),
+		link.ToTable("waits", "What its jobs waited for", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query))}
 	return answer{words.Foreign(page.Set), []link.Choice{
 		{Text: "Scale sets", Link: link.To("overview", link.Within(r.query))},
 		{Text: words.Foreign(page.Namespace), Link: link.To("overview", link.Within(r.query), "namespace", page.Namespace)},

@@ -1,12 +1,14 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/link"
+	"github.com/harrier-ci/harrier/internal/history/page/picture"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
@@ -25,8 +27,8 @@ type usageRow struct {
 // sizeRow is what jobs use of what they request.
 type sizeRow struct {
 	ledger.Size
-	CPURequest, CPU, MemoryRequest, Memory *int64
-	Link                                   string
+	CPURequest, MemoryRequest *int64
+	Link                      string
 }
 
 // groupNames are what use is added up by.
@@ -45,13 +47,14 @@ type usagePage struct {
 	Unmeasured bool
 	MoreSizes  int
 	Saving     float64
+	Waits      picture.Waits
 	Gaps       gapList
 	Tables     []link.Table
 	Query      url.Values
 }
 
 func usage(ctx context.Context, p *pages, r *request) (answer, error) {
-	by := r.By
+	by := cmp.Or(r.By, ledger.ByRepository)
 	used, err := p.Ledger.UsageBy(ctx, by, r.Filter, p.Prices)
 	if err != nil {
 		return answer{}, err
@@ -60,12 +63,17 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	waited, err := p.waits(ctx, r.Filter)
+	if err != nil {
+		return answer{}, err
+	}
 	gaps, err := p.Ledger.Gaps(ctx, r.Filter)
 	if err != nil {
 		return answer{}, err
 	}
-	page := usagePage{By: groupNames[by], Unmeasured: true, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
+	page := usagePage{By: groupNames[by], Unmeasured: true, Waits: waited, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
 		link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
+		link.ToTable("waits", "Waits by "+string(by), r.query, "by", string(by)),
 		link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
 	}}
 	for _, one := range []ledger.By{ledger.ByRepository, ledger.ByWorkflow, ledger.ByJob, ledger.BySet, ledger.ByDay} {
@@ -83,16 +91,12 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 		size := &sizes[i]
 		page.Unmeasured = page.Unmeasured && size.Measured == 0
 		page.Saving += max(0, size.Saving)
-		if size.Measured == 0 {
-			continue
-		}
 		if len(page.Sizes) == sizeRows {
 			page.MoreSizes++
 			continue
 		}
 		page.Sizes = append(page.Sizes, sizeRow{Size: *size, CPURequest: positive(size.CPURequestMillis),
-			CPU: positive(size.CPUAverageMillis), MemoryRequest: positive(size.MemoryRequestBytes),
-			Memory: positive(size.PeakMemoryBytes),
+			MemoryRequest: positive(size.MemoryRequestBytes),
 			Link: link.To("jobs", link.Within(r.query), "repository", size.Repository, "workflow", size.Workflow,
 				"name", size.Name)})
 	}

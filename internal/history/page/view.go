@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"html/template"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/link"
+	"github.com/harrier-ci/harrier/internal/history/page/picture"
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
@@ -110,6 +112,12 @@ func choices(chosen string, values ...string) []link.Choice {
 	return all
 }
 
+// waits returns how long the jobs waited that a filter chooses.
+func (p *pages) waits(ctx context.Context, filter ledger.Filter) (picture.Waits, error) {
+	found, err := p.Ledger.WaitsBy(ctx, "", filter)
+	return picture.WaitsOf(found), err
+}
+
 // shownGaps is how many gaps a page lists.
 const shownGaps = 10
 
@@ -145,7 +153,7 @@ var functions = template.FuncMap{
 		}
 		return words.Took(job.RunTime())
 	},
-	"dict": func(pairs ...any) map[string]any {
+	"longest": picture.Longest, "dict": func(pairs ...any) map[string]any {
 		dict := map[string]any{}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			dict[pairs[i].(string)] = pairs[i+1]

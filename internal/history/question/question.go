@@ -16,8 +16,9 @@ import (
 // Question is what an address asks for.
 type Question struct {
 	Filter ledger.Filter
-	By     ledger.By
-	CSV    bool
+	// By is empty if the address does not say it.
+	By  ledger.By
+	CSV bool
 }
 
 // maxText bounds a name and a value: no text in the ledger has more than 512 bytes, and no cursor.
@@ -34,7 +35,7 @@ func shown(text string) string {
 
 // Parse reads the query of an address. It refuses what it does not know: a misspelt filter would choose everything.
 func Parse(query url.Values, now time.Time) (Question, error) {
-	q := Question{By: ledger.ByRepository}
+	var q Question
 	readers := q.readers(now)
 	for name, values := range query {
 		value := values[0]

@@ -37,8 +37,8 @@ func serve(t *testing.T) (*httptest.Server, *ledger.Ledger) {
 	t.Cleanup(func() { l.Close() })
 	jobs := []ledger.Job{
 		{RunnerUID: "first", Cluster: "c", Namespace: "n", Set: "s", Runner: "r-1", At: noon, Started: noon,
-			Finished: noon.Add(6 * time.Minute),
-			Result:   "succeeded", Repository: "acme/app", Name: hostile, CPURequestMillis: new(int64(1000)),
+			Queued: noon.Add(-time.Minute), Created: noon.Add(-time.Second), Finished: noon.Add(6 * time.Minute),
+			Result: "succeeded", Repository: "acme/app", Name: hostile, CPURequestMillis: new(int64(1000)),
 			RunID: new(int64(7)), JobID: "job"},
 		{RunnerUID: "second", Cluster: "c", Namespace: "n", Set: "s", Runner: "r-2", At: noon.Add(time.Minute),
 			LostCause: "Evicted"},
@@ -112,7 +112,7 @@ func TestEveryTableIsJSONAndCSV(t *testing.T) {
 	for path, want := range map[string]string{
 		"/api/v1/jobs": "name", "/api/v1/jobs/first": "name", "/api/v1/sets": "running", "/api/v1/samples": "running",
 		"/api/v1/gaps":         "reason",
-		"/api/v1/usage?by=job": "cost", "/api/v1/sizes": "saving",
+		"/api/v1/usage?by=job": "cost", "/api/v1/sizes": "saving", "/api/v1/waits?by=day": "secondsP95",
 	} {
 		status, body := get(t, s, path)
 		if !json.Valid([]byte(body)) || status != http.StatusOK || !strings.Contains(body, `"`+want+`"`) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
@@ -15,7 +16,10 @@ var tables = map[string]table{
 		return s.Ledger.Jobs(ctx, q.Filter)
 	},
 	"usage": func(ctx context.Context, s *server, q question.Question) (any, error) {
-		return s.Ledger.UsageBy(ctx, q.By, q.Filter, s.Prices)
+		return s.Ledger.UsageBy(ctx, cmp.Or(q.By, ledger.ByRepository), q.Filter, s.Prices)
+	},
+	"waits": func(ctx context.Context, s *server, q question.Question) (any, error) {
+		return s.Ledger.WaitsBy(ctx, q.By, q.Filter)
 	},
 	"sizes": func(ctx context.Context, s *server, q question.Question) (any, error) {
 		return s.Ledger.Sizes(ctx, q.Filter, s.Prices)

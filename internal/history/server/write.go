@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -47,11 +48,16 @@ func write(w http.ResponseWriter, answer any, asCSV bool) {
 
 // names returns the names that the fields have in JSON.
 func names(of reflect.Type) (names []string) {
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+	for _, field := range columns(of) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 	}
 	return names
+}
+
+// columns returns the fields of a row, with those of structs that are embedded in it.
+func columns(of reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(of), func(field reflect.StructField) bool { return field.Anonymous })
 }
 
 // inert returns a text with an apostrophe before it if spreadsheets would take it for a formula: a workflow may name a
@@ -68,8 +74,8 @@ func inert(text string) string {
 
 // cells returns the fields as text. What is not known is empty.
 func cells(row reflect.Value) (cells []string) {
-	for i := range row.NumField() {
-		field := row.Field(i)
+	for _, column := range columns(row.Type()) {
+		field := row.FieldByIndex(column.Index)
 		if field.Kind() == reflect.Pointer {
 			if field.IsNil() {
 				cells = append(cells, "")

@@ -57,6 +57,12 @@ func (l *Ledger) Usage(ctx context.Context, filter url.Values) (usage []Usage, e
 	return usage, err
 }
 
+// Waits returns how long jobs waited for each phase and in all, those first whose whole wait is longest.
+func (l *Ledger) Waits(ctx context.Context, filter url.Values) (waits []Wait, err error) {
+	err = l.ask(ctx, "waits", filter, &waits)
+	return waits, err
+}
+
 // Sizes returns what jobs use of what they request, the largest saving first.
 func (l *Ledger) Sizes(ctx context.Context, filter url.Values) (sizes []Size, err error) {
 	err = l.ask(ctx, "sizes", filter, &sizes)
@@ -134,6 +140,9 @@ func (l *Ledger) refusal(answer *http.Response) error {
 		return l.proxyRefusal(&apierrors.StatusError{ErrStatus: status})
 	}
 	switch code := answer.StatusCode; {
+	case code == http.StatusNotFound:
+		return fmt.Errorf("there is no %s at %s: a ledger that is older than this plugin may lack it; %s",
+			answer.Request.URL.Path, l.Where, l.reach())
 	case code == http.StatusUnauthorized:
 		return fmt.Errorf("something before the ledger at %s asks who comes; put a name and a password into the address, "+
 			"or use kubectl port-forward", l.Where)

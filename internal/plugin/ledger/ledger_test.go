@@ -98,8 +98,12 @@ func TestRowsAreThoseOfTheAPI(t *testing.T) {
 		"usage?by=job": first(func() (any, error) { return from.Usage(t.Context(), url.Values{"by": {"job"}}) }()),
 		"usage?by=set": first(func() (any, error) { return from.Usage(t.Context(), url.Values{"by": {"set"}}) }()),
 		"usage?by=day": first(func() (any, error) { return from.Usage(t.Context(), url.Values{"by": {"day"}}) }()),
-		"sizes":        first(func() (any, error) { return from.Sizes(t.Context(), nil) }()),
-		"gaps":         first(func() (any, error) { return from.Gaps(t.Context(), nil) }()),
+		"waits?by=set": first(func() (any, error) {
+			waits, err := from.Waits(t.Context(), url.Values{"by": {"set"}})
+			return waits[:min(1, len(waits))], err
+		}()),
+		"sizes": first(func() (any, error) { return from.Sizes(t.Context(), nil) }()),
+		"gaps":  first(func() (any, error) { return from.Gaps(t.Context(), nil) }()),
 	} {
 		answer, err := s.Client().Get(s.URL + "/api/v1/" + path)
 		if err != nil {
@@ -199,7 +203,7 @@ func TestAnswersThatAreNoTable(t *testing.T) {
 		"no right":               {403, "application/json", status(403, metav1.StatusReasonForbidden, "services \"h:http\" is forbidden"), "the Role harrier-history", "403 Forbidden; check --history-url"},
 		"no pod":                 {503, "application/json", status(503, metav1.StatusReasonServiceUnavailable, "no endpoints available"), "whether its pod is ready", "503 Service"},
 		"no way":                 {500, "application/json", status(500, metav1.StatusReasonInternalError, "dial tcp: i/o timeout"), "networkPolicy.metricsFrom", "500 Internal"},
-		"no Service":             {404, "application/json", status(404, metav1.StatusReasonNotFound, "services \"h\" not found"), "not found", "404 Not Found"},
+		"no Service":             {404, "application/json", status(404, metav1.StatusReasonNotFound, "services \"h\" not found"), "not found", "older than this plugin"},
 		"a login":                {302, "text/html", "", "may be a login", "https://login.example"},
 		"a password":             {401, "text/plain", "who?", "asks who comes", "asks who comes"},
 		"a page":                 {200, "text/html", "<html>", "no ledger of jobs", "check --history-url"},

@@ -65,8 +65,8 @@ func (j *Job) Reached() *v1alpha1.RunnerPhases {
 	}
 }
 
-// Usage is what jobs that have finished come to, of what it is added up by.
-type Usage struct {
+// Group is what jobs have in common that are added up.
+type Group struct {
 	Cluster    string    `json:"cluster,omitempty"`
 	Namespace  string    `json:"namespace,omitempty"`
 	Set        string    `json:"set,omitempty"`
@@ -74,6 +74,11 @@ type Usage struct {
 	Workflow   string    `json:"workflow,omitempty"`
 	Name       string    `json:"name,omitempty"`
 	Day        time.Time `json:"day,omitzero"`
+}
+
+// Usage is what jobs that have finished come to.
+type Usage struct {
+	Group
 
 	Jobs      int64 `json:"jobs"`
 	Succeeded int64 `json:"succeeded"`
@@ -93,6 +98,21 @@ type Usage struct {
 	// Cost is 0 without prices.
 	Cost float64 `json:"cost"`
 }
+
+// Wait is how long jobs that have finished waited for a phase, from the phase before.
+type Wait struct {
+	Group
+
+	// Phase is one of Phases, or WholeWait for all of them together.
+	Phase string `json:"phase"`
+	Jobs  int64  `json:"jobs"`
+	// Half of the jobs, and 95 of 100, waited no longer.
+	SecondsP50 int64 `json:"secondsP50"`
+	SecondsP95 int64 `json:"secondsP95"`
+}
+
+// WholeWait stands in the place of a phase.
+const WholeWait = "all"
 
 // Size is what a job of a workflow uses of what it requests.
 type Size struct {
@@ -127,6 +147,17 @@ type Gap struct {
 
 // Phases are those that a job can wait for, in the order in which it reaches them.
 var Phases = []string{"assigned", "created", "registered", "placed", "imagePulled", "containerUp", "started"}
+
+// PhaseMeanings say whose time a phase is.
+var PhaseMeanings = map[string]string{
+	"assigned":    "GitHub, until it gave the job to the scale set",
+	"created":     "the scale set, until it had room and created a runner",
+	"registered":  "GitHub, until the runner was registered",
+	"placed":      "the cluster, until a node had room",
+	"imagePulled": "the node, for image, volumes and network",
+	"containerUp": "the pod's init containers",
+	"started":     "the runner, until it had the job from GitHub",
+}
 
 // CPU returns thousandths of a CPU as the template of a scale set has them.
 func CPU(millis int64) string { return resource.NewMilliQuantity(millis, resource.DecimalSI).String() }

@@ -85,6 +85,33 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+const waits = `[
+{"namespace":"n","set":"linux","phase":"assigned","jobs":40,"secondsP50":2,"secondsP95":5},
+{"namespace":"n","set":"linux","phase":"placed","jobs":38,"secondsP50":60,"secondsP95":300},
+{"namespace":"n","set":"linux","phase":"all","jobs":40,"secondsP50":70,"secondsP95":310}]`
+
+func TestWaitsForPeople(t *testing.T) {
+	said, _, asked, err := asking(t, map[string]string{"waits": waits}, report.Options{Waits: true, Since: "24h", Format: output.Text})
+	const want = `How long jobs waited that have finished since 24h ago, from the ledger at LEDGER:
+
+PHASE     JOBS    P50    P95  WHOSE TIME IT IS
+assigned    40     2s     5s  GitHub, until it gave the job to the scale set
+placed      38  1m00s  5m00s  the cluster, until a node had room
+all         40  1m10s  5m10s  in all
+`
+	if diff := cmp.Diff(want, said); diff != "" || err != nil || asked[0] != "/api/v1/waits?from=24h" {
+		t.Errorf("%v, asked %q (-want +got):\n%s", err, asked, diff)
+	}
+	table, _, asked, err := asking(t, map[string]string{"waits": waits}, report.Options{Waits: true, By: "set", Format: output.CSV})
+	if err != nil || !strings.HasPrefix(table, "cluster,namespace,set,phase,jobs,secondsP50,secondsP95\n,n,linux,assigned,40,2,5\n") || asked[0] != "/api/v1/waits?by=set" {
+		t.Errorf("%v, asked %q:\n%s", err, asked, table)
+	}
+	document, _, _, err := asking(t, map[string]string{"waits": waits}, report.Options{Waits: true, By: "set", Format: output.JSON})
+	if err != nil || !strings.Contains(document, `"secondsP95": 310`) || !strings.Contains(document, `"set": "linux"`) {
+		t.Errorf("%v:\n%s", err, document)
+	}
+}
+
 const sizes = `[
 {"cluster":"c","namespace":"n","set":"linux","repository":"acme/app","workflow":"acme/app/.github/workflows/ci.yml","name":"build","jobs":120,"measured":118,"runHours":60,
  "cpuRequestMillis":4000,"memoryRequestBytes":8589934592,"peakMemoryBytesP95":3328599655,"cpuAverageMillisP95":1250,"throttledPercentP95":0,"saving":12.345},
@@ -159,9 +186,9 @@ func TestHostileNames(t *testing.T) {
 		for _, field := range []string{"repository", "workflow", "name", "namespace", "set"} {
 			row += `,"` + field + `":` + string(text)
 		}
-		for _, options := range []report.Options{{By: "job"}, {By: "set"}, {RightSizing: true}} {
+		for _, options := range []report.Options{{By: "job"}, {By: "set"}, {RightSizing: true}, {Waits: true, By: "job"}} {
 			for _, options.Format = range []string{output.Text, output.CSV, output.JSON} {
-				said, notes, _, err := asking(t, map[string]string{"usage": row + "}]", "sizes": row + "}]"}, options)
+				said, notes, _, err := asking(t, map[string]string{"usage": row + "}]", "sizes": row + "}]", "waits": row + "}]"}, options)
 				if err != nil || strings.ContainsFunc(said+notes, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 					t.Errorf("%+v: %v: %q %q", options, err, said, notes)
 				}

@@ -23,9 +23,10 @@ var Groups = []string{"repository", "workflow", "job", "set", "day"}
 
 // Options say what is asked, and how to answer.
 type Options struct {
-	// By is one of Groups. RightSizing tells what each job uses of its requests instead.
-	By          string
-	RightSizing bool
+	// By is one of Groups. Waits tells what jobs waited for, of all together if By is empty, and RightSizing what each job
+	// uses of its requests.
+	By                 string
+	Waits, RightSizing bool
 	// Since is a time, or how long ago: 30d, 24h, 2026-03-04T12:00:00Z. The ledger reads it.
 	Since string
 	// What is empty chooses all.
@@ -42,6 +43,9 @@ type document struct {
 	// Total is that of the rows.
 	Total *ledger.Usage `json:"total,omitempty"`
 	Notes []string      `json:"notes,omitempty"`
+
+	// what says for people what the rows are.
+	what string
 }
 
 // mostRows is how many rows the ledger returns.
@@ -64,19 +68,40 @@ func Run(ctx context.Context, from *ledger.Ledger, options Options, to, notes io
 		if err != nil {
 			return err
 		}
-		told.Rows, told.Notes = orEmpty(sizes), sizeNotes(sizes)
+		told.what, told.Rows, told.Notes = "What jobs that have finished use of what they request", orEmpty(sizes), sizeNotes(sizes)
 		told.Notes = append(told.Notes, notesBesides(ctx, from, options, len(sizes))...)
 		return write(to, notes, options.Format, &told, sizeTable(sizes))
 	}
-	filter.Set("by", options.By)
+	if told.By = options.By; told.By != "" {
+		filter.Set("by", told.By)
+	}
+	if options.Waits {
+		waits, err := from.Waits(ctx, filter)
+		if err != nil {
+			return err
+		}
+		told.what, told.Rows = "How long jobs waited that have finished", orEmpty(waits)
+		told.Notes = notesBesides(ctx, from, options, groupsOf(waits))
+		return write(to, notes, options.Format, &told, waitTable(told.By, waits))
+	}
 	usage, err := from.Usage(ctx, filter)
 	if err != nil {
 		return err
 	}
 	total := totalOf(usage)
-	told.By, told.Rows, told.Total, told.Notes = options.By, orEmpty(usage), &total, usageNotes(&total)
+	told.what, told.Rows, told.Total, told.Notes = "Jobs that have finished", orEmpty(usage), &total, usageNotes(&total)
 	told.Notes = append(told.Notes, notesBesides(ctx, from, options, len(usage))...)
-	return write(to, notes, options.Format, &told, usageTable(options.By, usage, total))
+	return write(to, notes, options.Format, &told, usageTable(told.By, usage, total))
+}
+
+// groupsOf counts groups: each has one row for the whole wait.
+func groupsOf(waits []ledger.Wait) (groups int) {
+	for i := range waits {
+		if waits[i].Phase == ledger.WholeWait {
+			groups++
+		}
+	}
+	return groups
 }
 
 // write writes the answer in a format.
@@ -98,10 +123,6 @@ func orEmpty[T any](rows []T) []T { return append([]T{}, rows...) }
 
 // heading says what the table is.
 func (d *document) heading() string {
-	what := "Jobs that have finished"
-	if d.By == "" {
-		what = "What jobs that have finished use of what they request"
-	}
 	since := "since the ledger began"
 	if d.Since != "" {
 		since = "since " + d.Since
@@ -109,7 +130,7 @@ func (d *document) heading() string {
 			since += " ago"
 		}
 	}
-	return fmt.Sprintf("%s %s, from the ledger at %s:", what, since, d.Ledger)
+	return fmt.Sprintf("%s %s, from the ledger at %s:", d.what, since, d.Ledger)
 }
 
 // usageNotes says what the table can't.

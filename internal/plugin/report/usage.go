@@ -1,7 +1,6 @@
 package report
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,29 +9,27 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// whose are the columns of names of each group.
-var whose = map[string][]column[ledger.Usage]{
-	"repository": {ofRepository},
-	"workflow":   {ofRepository, ofWorkflow},
-	"job":        {ofRepository, ofWorkflow, named("JOB", "name", jobName, jobName)},
-	"set": {
-		named("", "cluster", func(u *ledger.Usage) string { return u.Cluster }, jobName),
-		named("NAMESPACE", "namespace", namespace, namespace), named("SCALE SET", "set", set, set),
-	},
-	"day": {named("DAY", "day", day, day)},
+// namesOf returns the columns of names of a group, whose part a row has.
+func namesOf[T any](by string, part func(*T) *ledger.Group) []column[T] {
+	name := func(head, name string, of func(*ledger.Group) string) column[T] {
+		whole := func(row *T) string { return of(part(row)) }
+		return named(head, name, whole, whole)
+	}
+	repository := name("REPOSITORY", "repository", func(g *ledger.Group) string { return g.Repository })
+	workflow := named("WORKFLOW", "workflow", func(row *T) string { return part(row).Workflow },
+		func(row *T) string { return shortWorkflow(part(row).Repository, part(row).Workflow) })
+	return map[string][]column[T]{
+		"repository": {repository},
+		"workflow":   {repository, workflow},
+		"job":        {repository, workflow, name("JOB", "name", func(g *ledger.Group) string { return g.Name })},
+		"set": {
+			name("", "cluster", func(g *ledger.Group) string { return g.Cluster }),
+			name("NAMESPACE", "namespace", func(g *ledger.Group) string { return g.Namespace }),
+			name("SCALE SET", "set", func(g *ledger.Group) string { return g.Set }),
+		},
+		"day": {name("DAY", "day", func(g *ledger.Group) string { return g.Day.Format(time.DateOnly) })},
+	}[by]
 }
-
-var (
-	ofRepository = named("REPOSITORY", "repository", repository, repository)
-	ofWorkflow   = named("WORKFLOW", "workflow", func(u *ledger.Usage) string { return u.Workflow },
-		func(u *ledger.Usage) string { return shortWorkflow(u.Repository, u.Workflow) })
-)
-
-func repository(u *ledger.Usage) string { return u.Repository }
-func jobName(u *ledger.Usage) string    { return u.Name }
-func namespace(u *ledger.Usage) string  { return u.Namespace }
-func set(u *ledger.Usage) string        { return u.Set }
-func day(u *ledger.Usage) string        { return u.Day.Format(time.DateOnly) }
 
 // shortWorkflow returns the name of a workflow's file, or all of its path if it is another repository's.
 func shortWorkflow(repository, workflow string) string {
@@ -44,7 +41,7 @@ func shortWorkflow(repository, workflow string) string {
 
 // usageTable is the table of usage, with its costs if there are prices.
 func usageTable(by string, usage []ledger.Usage, total ledger.Usage) *table[ledger.Usage] {
-	columns := append(slices.Clone(whose[by]),
+	columns := append(namesOf(by, func(u *ledger.Usage) *ledger.Group { return &u.Group }),
 		count("JOBS", "jobs", func(u *ledger.Usage) int64 { return u.Jobs }),
 		count("", "succeeded", func(u *ledger.Usage) int64 { return u.Succeeded }),
 		count("FAILED", "failed", func(u *ledger.Usage) int64 { return u.Failed }),

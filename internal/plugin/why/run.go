@@ -234,18 +234,7 @@ func (s *Story) longest() string {
 	if s.State == Waiting || longest.Seconds == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", the longest for %s: %s", longest.Name, phaseMeanings[longest.Name])
-}
-
-// phaseMeanings say whose time a phase is.
-var phaseMeanings = map[string]string{
-	"assigned":    "GitHub, until it gave the job to the scale set",
-	"created":     "the scale set, until it had room and created a runner",
-	"registered":  "GitHub, until the runner was registered",
-	"placed":      "the cluster, until a node had room",
-	"imagePulled": "the node, for image, volumes and network",
-	"containerUp": "the pod's init containers",
-	"started":     "the runner, until it had the job from GitHub",
+	return fmt.Sprintf(", the longest for %s: %s", longest.Name, ledger.PhaseMeanings[longest.Name])
 }
 
 // dated returns a time with a word before it, nothing if nobody knows it.

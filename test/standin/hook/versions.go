@@ -26,9 +26,13 @@ func (w *workshop) jobPod(ctx context.Context, copies bool) (*corev1.Pod, error)
 		return pod, w.onClaim(ctx, &pod.Spec)
 	}
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: new(int64(1001))}
-	pod.Spec.Volumes = []corev1.Volume{{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Volumes = []corev1.Volume{{
+		Name:         workVolume,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	}}
 	pod.Spec.InitContainers = []corev1.Container{{
-		Name: "fs-init", Image: os.Getenv("ACTIONS_RUNNER_IMAGE"), ImagePullPolicy: corev1.PullNever, Command: []string{os.Args[0], "step"},
+		Name: "fs-init", Image: os.Getenv("ACTIONS_RUNNER_IMAGE"), ImagePullPolicy: corev1.PullNever,
+		Command:         []string{os.Args[0], "step"},
 		SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1001)), RunAsGroup: new(int64(1001))},
 		VolumeMounts:    []corev1.VolumeMount{{Name: workVolume, MountPath: "/mnt/work"}},
 	}}
@@ -65,7 +69,10 @@ func (w *workshop) stepAsJob(ctx context.Context, sleeps string) error {
 	if err := w.environment(ctx, &container); err != nil {
 		return err
 	}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{container},
+	}}
 	if err := w.onClaim(ctx, &pod.Spec); err != nil {
 		return err
 	}
@@ -83,7 +90,8 @@ func (w *workshop) stepAsJob(ctx context.Context, sleeps string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.awaitPhase(ctx, name, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed); err != nil || sleeps != "" {
+	if err := w.awaitPhase(ctx, name, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed); err != nil ||
+		sleeps != "" {
 		return err
 	}
 	return errors.Join(w.awaitJob(ctx, job.Name), w.readLog(ctx, name, stepLine))
@@ -118,7 +126,10 @@ func (w *workshop) awaitJob(ctx context.Context, name string) error {
 func (w *workshop) stepAsPod(ctx context.Context, sleeps string) error {
 	pod := &corev1.Pod{ObjectMeta: w.metadata(w.random("-step-")), Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{w.container("job")},
-		Volumes: []corev1.Volume{{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		Volumes: []corev1.Volume{{
+			Name:         workVolume,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		}},
 	}}
 	if err := w.create(ctx, pod); err != nil {
 		return err

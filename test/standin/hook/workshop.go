@@ -99,7 +99,8 @@ func newWorkshop() (*workshop, error) {
 		return nil, err
 	}
 	return &workshop{
-		config: config, client: client, namespace: string(namespace), runner: runner, extension: extension, image: os.Getenv("JOB_IMAGE"),
+		config: config, client: client, namespace: string(namespace), runner: runner, extension: extension,
+		image: os.Getenv("JOB_IMAGE"),
 	}, nil
 }
 
@@ -122,7 +123,8 @@ func (w *workshop) metadata(name string) metav1.ObjectMeta {
 // container runs this program as one of the hooks' containers.
 func (w *workshop) container(words ...string) corev1.Container {
 	return corev1.Container{
-		Name: jobContainer, Image: w.image, ImagePullPolicy: corev1.PullNever, Command: append([]string{os.Args[0]}, words...),
+		Name: jobContainer, Image: w.image, ImagePullPolicy: corev1.PullNever,
+		Command:      append([]string{os.Args[0]}, words...),
 		VolumeMounts: []corev1.VolumeMount{{Name: workVolume, MountPath: "/__w"}},
 	}
 }
@@ -188,7 +190,8 @@ func (w *workshop) prune(ctx context.Context) error {
 	}
 	var errs []error
 	for i := range pods.Items {
-		errs = append(errs, w.client.CoreV1().Pods(w.namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		errs = append(errs, w.client.CoreV1().Pods(w.namespace).Delete(ctx, pods.Items[i].Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	}
 	for i := range secrets.Items {
 		errs = append(errs, w.client.CoreV1().Secrets(w.namespace).Delete(ctx, secrets.Items[i].Name, metav1.DeleteOptions{}))

@@ -85,7 +85,7 @@ type Progress struct {
 	Deleted []v1alpha1.ScaleSetRegistration
 	Left    []v1alpha1.ScaleSetRegistration
 	Cause   error
-	// After RetryAfter it is tried again, zero at once or if a call runs, whose end brings the next pass.
+	// It is tried again after RetryAfter. Zero means immediately, or that a call runs, whose end brings the next pass.
 	RetryAfter time.Duration
 }
 

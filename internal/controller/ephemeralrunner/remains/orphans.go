@@ -83,8 +83,8 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 }
 
 // MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. Somebody may
-// have taken the owner away (kubectl delete --cascade=orphan): such a pod ends its job first. A restored pod ends at
-// once, because it has no registration.
+// have taken the owner away (kubectl delete --cascade=orphan): such a pod ends its job first. A restored pod ends
+// immediately, because it has no registration.
 func MayBeAbandoned(pod *corev1.Pod) bool {
 	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
 		return false

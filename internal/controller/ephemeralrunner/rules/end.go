@@ -70,7 +70,7 @@ func planUnseen(w *World) Decision {
 	return planLost(w)
 }
 
-// planExited deletes the pod at once, and the runner when the end of its job is reported. If no report comes, the
+// planExited deletes the pod immediately, and the runner when the end of its job is reported. If no report comes, the
 // status says that the runner succeeded. While GitHub still has to answer a removal it doesn't: the runner may have
 // exited because of the removal.
 func planExited(w *World) Decision {

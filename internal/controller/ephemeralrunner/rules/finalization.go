@@ -73,8 +73,8 @@ type Leaving struct {
 	Deletion
 }
 
-// PlanFinalization decides about a runner that is being deleted. A runner that can't be running a job is deleted at
-// once, others only with GitHub's consent.
+// PlanFinalization decides about a runner that is being deleted. A runner that can't be running a job is deleted
+// immediately, others only with GitHub's consent.
 func PlanFinalization(o *Leaving) Finalization {
 	noMoreJobs := o.noMoreJobs()
 	switch {

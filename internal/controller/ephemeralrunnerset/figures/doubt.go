@@ -12,7 +12,7 @@ import (
 // GitHub's count of assigned jobs may include jobs that do not exist. No job really waits beside a runner that is
 // registered and idle: GitHub gives it one within seconds. So jobs that wait beside idle runners for
 // registrationTimeout are doubted: no runners are created or kept for them until the figures move. Other jobs are
-// believed as before, and at least one runner is kept idle, so a job that is real after all starts at once, and its
+// believed as before, and at least one runner is kept idle, so a job that is real after all starts immediately, and its
 // start moves the figures.
 //
 // Whatever the figures do, they are believed anew a single time: after two disappointments as many waiting jobs are

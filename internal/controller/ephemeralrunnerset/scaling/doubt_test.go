@@ -144,7 +144,7 @@ func (w *world) end() {
 	w.runners = slices.DeleteFunc(w.runners, func(r *roster.Runner) bool { return r.Completed })
 }
 
-// act carries a plan out. GitHub answers at once.
+// act carries a plan out. GitHub answers immediately.
 func (w *world) act(p *Plan) {
 	for range p.create {
 		r := w.add(1, starting)

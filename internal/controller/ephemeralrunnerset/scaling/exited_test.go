@@ -24,7 +24,8 @@ func (s *scenario) exitOne() *roster.Runner {
 func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, exited)
-	if p := s.later(settleGrace).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+len(p.With(Delete))+p.create != 0 {
+	if p := s.later(settleGrace).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+
+		len(p.With(Delete))+p.create != 0 {
 		t.Errorf("before a newer figure: %+v", p)
 	}
 }

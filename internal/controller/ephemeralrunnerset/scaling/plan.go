@@ -328,7 +328,7 @@ func (h *History) Follow(p *Plan) {
 }
 
 // failuresAtWorst returns the failures as if no unexplained runner had had a job. They limit creations: the slot of
-// such a runner is free at once, and yet a wrong image creates no more pods than it would if GitHub had already
+// such a runner is free immediately, and yet a wrong image creates no more pods than it would if GitHub had already
 // answered.
 func (h *History) failuresAtWorst(p *Plan) runnerFailures {
 	failures := h.failures

@@ -143,7 +143,8 @@ func (sim *simulation) standStill() {
 // idle reports whether there is nothing to do.
 func (p *Plan) idle() bool {
 	return p.Repeat+p.create == 0 &&
-		len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+len(p.With(MarkFailed)) == 0
+		len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+
+			len(p.With(MarkFailed)) == 0
 }
 
 // pass does what Reconcile does up to the plan; then the plan is checked and carried out.

@@ -19,7 +19,7 @@ func (sim *simulation) rest(t *testing.T, p *Plan) {
 	t.Helper()
 	former := p
 	if !sim.state.Creations.PausedUntil(sim.now()).IsZero() {
-		former, p = p, sim.planned() // the error of the creations brings another pass at once
+		former, p = p, sim.planned() // the error of the creations brings another pass immediately
 	}
 	limit := longestRest
 	if due := kube.EarlierOf(p.RequeueAt, sim.state.Creations.ListDueAt()); !due.IsZero() {

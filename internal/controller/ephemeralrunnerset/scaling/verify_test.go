@@ -19,7 +19,7 @@ func answered(r registrations.Answer) pool.Call[registrations.Answer] {
 	return pool.Call[registrations.Answer]{Result: r}
 }
 
-// answer asks GitHub about a runner now, and it answers at once.
+// answer asks GitHub about a runner now, and it answers immediately.
 func (s *scenario) answer(r *roster.Runner, result registrations.Answer) {
 	s.historyOf(r).AskedAt = s.now
 	s.historyOf(r).Remember(answered(result), s.now)

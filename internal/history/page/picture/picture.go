@@ -3,6 +3,7 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -278,8 +279,9 @@ type Part struct {
 	Number int
 	Class  string
 	words.Step
-	Took  time.Duration
-	Until time.Time
+	// Took is how long it was or, of many jobs, how long 95 of 100 waited at most, and Half how long half of them did.
+	Took, Half time.Duration
+	Until      time.Time
 	Span
 }
 
@@ -294,12 +296,29 @@ func PartsOf(job *ledger.Job) (parts []Part) {
 	return spread(parts)
 }
 
-// AverageParts returns what jobs waited for on average, in seconds by phase.
-func AverageParts(waits map[string]float64) (parts []Part) {
-	for _, average := range words.Averages(waits) {
-		parts = append(parts, Part{Step: average.Step, Took: average.Took})
+// Waits is how long jobs waited, as a whole and by phase.
+type Waits struct {
+	Jobs int64
+	// Half of the jobs waited no longer than Half, and 95 of 100 no longer than Most.
+	Half, Most time.Duration
+	// Parts have the same of each phase; that with the largest Took is what most jobs wait for that wait long.
+	Parts []Part
+}
+
+// WaitsOf returns how long jobs waited that are not added up by anything.
+func WaitsOf(found []ledger.Wait) (w Waits) {
+	for i := range found {
+		wait := &found[i]
+		half, most := time.Duration(wait.P50Seconds)*time.Second, time.Duration(wait.P95Seconds)*time.Second
+		if wait.Phase == ledger.WholeWait {
+			w.Jobs, w.Half, w.Most = wait.Jobs, half, most
+			continue
+		}
+		_, step := words.StepOf(wait.Phase)
+		w.Parts = append(w.Parts, Part{Step: step, Half: half, Took: most})
 	}
-	return spread(parts)
+	w.Parts = spread(w.Parts)
+	return w
 }
 
 // spread numbers parts, and lays them one after the other.
@@ -318,4 +337,16 @@ func spread(parts []Part) []Part {
 		}
 	}
 	return parts
+}
+
+// Longest names the longest of parts, empty if nothing was waited for.
+func Longest(parts []Part) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	most := slices.MaxFunc(parts, func(a, b Part) int { return cmp.Compare(a.Took, b.Took) })
+	if most.Took < time.Second {
+		return ""
+	}
+	return most.Short + ", " + words.Took(most.Took)
 }

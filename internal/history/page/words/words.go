@@ -185,21 +185,6 @@ func Whole(waits map[string]float64) string {
 	return tookSeconds(whole)
 }
 
-// AverageWait is how long jobs waited for a phase on average.
-type AverageWait struct {
-	Step
-	Took time.Duration
-}
-
-func Averages(waits map[string]float64) (averages []AverageWait) {
-	for _, step := range steps {
-		if seconds, known := waits[step.Phase]; known {
-			averages = append(averages, AverageWait{step, time.Duration(seconds * float64(time.Second))})
-		}
-	}
-	return averages
-}
-
 // Waited returns how long a job waited in all, empty if nobody knows when its wait began.
 func Waited(job *ledger.Job) string {
 	waits := job.Waits()

@@ -1,0 +1,122 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/history/histogram"
+	"github.com/harrier-ci/harrier/internal/phases"
+)
+
+// waitPhases are the phases that a wait can end in, in the order of their columns.
+var waitPhases = [...]string{"assigned", "created", "registered", "placed", "imagePulled", "containerUp", "started"}
+
+// WholeWait stands in the place of a phase for all of them together.
+const WholeWait = "all"
+
+// Waits returns how the job's wait was spent, nothing if nobody knows when it began.
+func (j *Job) Waits() []phases.Wait {
+	at := func(t time.Time) *metav1.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return new(metav1.NewTime(t))
+	}
+	return phases.Waits(&v1alpha1.RunnerPhases{
+		Queued: at(j.Queued), Assigned: at(j.Assigned), Created: at(j.Created), Registered: at(j.Registered),
+		Placed:      at(j.Placed),
+		ImagePulled: at(j.ImagePulled), ContainerUp: at(j.ContainerUp), Started: at(j.Started),
+	})
+}
+
+// newWaitTimes returns how often jobs waited for how many seconds: for each phase, in the order of waitPhases, and in all.
+func newWaitTimes() histogram.List { return histogram.NewList(len(waitPhases) + 1) }
+
+// Wait is how long jobs that have finished waited for one phase, from the phase before.
+type Wait struct {
+	Group
+
+	// Phase is the phase that they waited for, or WholeWait.
+	Phase string `json:"phase"`
+	// Jobs is of how many that is known.
+	Jobs int64 `json:"jobs"`
+	// Half of the jobs, and 95 of 100, waited no longer than these: at most 5 % too large.
+	P50Seconds int64 `json:"secondsP50"`
+	P95Seconds int64 `json:"secondsP95"`
+}
+
+// WaitsBy returns how long the jobs waited that the filter chooses, for each phase and in all: those first whose
+// whole wait is longest. They are added up as usage is or, if by is empty, all together.
+func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, error) {
+	group, known := groups[by]
+	if !known && by != "" {
+		return nil, &FilterError{"by", string(by), "set, repository, workflow, job or day"}
+	}
+	columns := "wait_times"
+	if known {
+		columns = group + ", wait_times"
+	}
+	q, err := l.periods(ctx, "SELECT "+columns+" FROM usage_periods", &filter)
+	if err != nil {
+		return nil, err
+	}
+	q.and("wait_times <> ''")
+	all := map[Group]histogram.List{}
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+		var of Group
+		var text string
+		if err := of.scan(rows, by, &text); err != nil {
+			return err
+		}
+		if all[of] == nil {
+			all[of] = newWaitTimes()
+		}
+		all[of].Merge(text)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read how long jobs waited: %w", err)
+	}
+	return waitsOf(all), nil
+}
+
+func waitsOf(all map[Group]histogram.List) []Wait {
+	const whole = len(waitPhases)
+	type row struct {
+		Group
+		times histogram.List
+		slow  int64
+	}
+	var sorted []row
+	for of, times := range all {
+		if times[whole].Count() > 0 {
+			sorted = append(sorted, row{of, times, times[whole].Quantile(0.95)})
+		}
+	}
+	slices.SortFunc(sorted, func(a, b row) int {
+		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(b.slow, a.slow),
+			cmp.Compare(a.Cluster+a.Namespace+a.Set, b.Cluster+b.Namespace+b.Set),
+			cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
+	})
+	waits := []Wait{}
+	for _, of := range sorted[:min(len(sorted), MaxGroups)] {
+		for i := range of.times {
+			wait := Wait{Group: of.Group, Phase: WholeWait, Jobs: of.times[i].Count(),
+				P50Seconds: of.times[i].Quantile(0.5), P95Seconds: of.times[i].Quantile(0.95)}
+			if i < whole {
+				wait.Phase = waitPhases[i]
+			}
+			if wait.Jobs > 0 {
+				waits = append(waits, wait)
+			}
+		}
+	}
+	return waits
+}
