@@ -72,7 +72,7 @@ var fragments = []string{
 	`{spec: {volumes: [{name: logs, emptyDir: {}}], containers: [{name: logs, image: "logs:1", args: [a], env: [{name: T, valueFrom: {secretKeyRef: {name: s, key: k}}}],
 		ports: [{containerPort: 2020, hostPort: 2020}], securityContext: {runAsUser: 0, capabilities: {add: [NET_ADMIN]}},
 		volumeMounts: [{name: logs, mountPath: /logs}, {name: listener-config, mountPath: /stolen}, {name: listener-token, mountPath: /token}]}]}}`,
-	`{spec: {containers: [{name: more, image: "logs:1", livenessProbe: {exec: {command: [c]}}, lifecycle: {preStop: {exec: {command: [c]}}}, restartPolicy: Always}]}}`,
+	`{spec: {containers: [{name: more, image: "logs:1", livenessProbe: {exec: {command: [c]}}, lifecycle: {preStop: {exec: {command: [c]}}}}]}}`,
 }
 
 // combined returns fragments as one template.
