@@ -65,10 +65,11 @@ func run(ctx context.Context, rows int, at string) error {
 func fill(ctx context.Context, l *ledger.Ledger, rows int) error {
 	began, used := time.Now(), cpu()
 	const batch = 500
+	apart := 90 * 24 * time.Hour / time.Duration(rows)
 	for first := 0; first < rows; first += batch {
 		jobs := make([]ledger.Job, 0, batch)
 		for number := first; number < min(rows, first+batch); number++ {
-			jobs = append(jobs, job(number, now.Add(-90*24*time.Hour*time.Duration(rows-number)/time.Duration(rows))))
+			jobs = append(jobs, job(number, now.Add(-apart*time.Duration(rows-number))))
 		}
 		if err := l.Put(ctx, jobs); err != nil {
 			return err
@@ -77,7 +78,7 @@ func fill(ctx context.Context, l *ledger.Ledger, rows int) error {
 	fmt.Printf("%d jobs were written in %.0f s, with %.0f s of a CPU\n", rows, time.Since(began).Seconds(),
 		(cpu() - used).Seconds())
 	began = time.Now()
-	if err := l.AddUp(ctx, now); err != nil {
+	if err := l.AddUp(ctx); err != nil {
 		return err
 	}
 	fmt.Printf("their periods were added up in %.0f s\n", time.Since(began).Seconds())
@@ -119,7 +120,7 @@ func job(number int, start time.Time) ledger.Job {
 // ask measures the questions of the page.
 func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 	prices := ledger.Prices{CPUHour: 0.03, GiBHour: 0.004}
-	ago := func(days int) time.Time { return now.AddDate(0, 0, -days) }
+	ago := func(days int) time.Time { return now.AddDate(0, 0, -days).Truncate(24 * time.Hour) } // as the page reads 7d
 	jobs := func(filter ledger.Filter) func() error {
 		return func() error {
 			filter.Limit = 100
@@ -195,7 +196,7 @@ func sustain(ctx context.Context, l *ledger.Ledger, rows int) error {
 			return err
 		}
 		if second%60 == 59 {
-			if err := l.AddUp(ctx, now.Add(time.Duration(second)*time.Second)); err != nil {
+			if err := l.AddUp(ctx); err != nil {
 				return err
 			}
 		}

@@ -10,8 +10,13 @@ import (
 	"strings"
 )
 
-// Histogram is how many figures are in each bucket. Bucket i ends with growth^i; zero has one of its own.
-type Histogram map[int]int64
+// Histogram is how many figures are in each bucket. Bucket i ends with growth^i; zero has one of its own. The zero value
+// is empty.
+type Histogram struct {
+	// counts are those of the buckets from first on: the figures of one kind of job lie close together.
+	first  int
+	counts []int64
+}
 
 const (
 	growth = 1.05
@@ -22,23 +27,37 @@ const (
 )
 
 // Add counts a figure.
-func (h Histogram) Add(figure int64) {
+func (h *Histogram) Add(figure int64) {
 	if figure <= 0 {
-		h[zero]++
+		h.count(zero, 1)
 		return
 	}
 	// The subtrahend is against rounding: 1.05^i belongs to bucket i.
-	h[int(math.Ceil(math.Log(float64(figure))/math.Log(growth)-1e-9))]++
+	h.count(int(math.Ceil(math.Log(float64(figure))/math.Log(growth)-1e-9)), 1)
+}
+
+func (h *Histogram) count(bucket int, figures int64) {
+	if len(h.counts) == 0 {
+		h.first = bucket
+	}
+	if before := h.first - bucket; before > 0 {
+		h.counts = slices.Concat(make([]int64, before), h.counts)
+		h.first = bucket
+	}
+	if more := bucket - h.first + 1 - len(h.counts); more > 0 {
+		h.counts = append(h.counts, make([]int64, more)...)
+	}
+	h.counts[bucket-h.first] += figures
 }
 
 // Merge counts all figures of another histogram, in the form that String gives it. It leaves out what it can't read.
-func (h Histogram) Merge(text string) {
-	for word := range strings.FieldsSeq(text) {
+func (h *Histogram) Merge(text string) {
+	for word := range strings.SplitSeq(text, " ") {
 		name, number, _ := strings.Cut(word, ":")
 		bucket, err := strconv.Atoi(name)
-		count, wrong := strconv.ParseInt(number, 10, 64)
-		if err == nil && wrong == nil && bucket >= zero && bucket <= maxBucket && count > 0 {
-			h[bucket] += count
+		figures, wrong := strconv.ParseInt(number, 10, 64)
+		if err == nil && wrong == nil && bucket >= zero && bucket <= maxBucket && figures > 0 {
+			h.count(bucket, figures)
 		}
 	}
 }
@@ -46,32 +65,35 @@ func (h Histogram) Merge(text string) {
 // String returns the histogram as BUCKET:COUNT, with spaces between them.
 func (h Histogram) String() string {
 	var text []byte
-	for i, bucket := range h.buckets() {
-		if i > 0 {
+	for i, figures := range h.counts {
+		if figures == 0 {
+			continue
+		}
+		if len(text) > 0 {
 			text = append(text, ' ')
 		}
-		text = strconv.AppendInt(text, int64(bucket), 10)
+		text = strconv.AppendInt(text, int64(h.first+i), 10)
 		text = append(text, ':')
-		text = strconv.AppendInt(text, h[bucket], 10)
+		text = strconv.AppendInt(text, figures, 10)
 	}
 	return string(text)
 }
 
 // Count returns how many figures there are.
-func (h Histogram) Count() (count int64) {
-	for _, n := range h {
-		count += n
+func (h Histogram) Count() (all int64) {
+	for _, figures := range h.counts {
+		all += figures
 	}
-	return count
+	return all
 }
 
 // Quantile returns what a share of the figures does not exceed, 0 if there are none. Quantile(0.95) is the 95th
 // percentile.
 func (h Histogram) Quantile(share float64) int64 {
 	rank := int64(math.Ceil(share * float64(h.Count())))
-	for _, bucket := range h.buckets() {
-		if rank -= h[bucket]; rank <= 0 {
-			return end(bucket)
+	for i, figures := range h.counts {
+		if rank -= figures; figures > 0 && rank <= 0 {
+			return end(h.first + i)
 		}
 	}
 	return 0
@@ -87,26 +109,11 @@ func end(bucket int) int64 {
 	return int64(math.Pow(growth, float64(bucket)) + 1e-9) // figures are whole
 }
 
-func (h Histogram) buckets() []int {
-	buckets := make([]int, 0, len(h))
-	for bucket := range h {
-		buckets = append(buckets, bucket)
-	}
-	slices.Sort(buckets)
-	return buckets
-}
-
 // List is several histograms that are kept in one text.
 type List []Histogram
 
 // NewList returns so many empty histograms.
-func NewList(number int) List {
-	list := make(List, number)
-	for i := range list {
-		list[i] = Histogram{}
-	}
-	return list
-}
+func NewList(number int) List { return make(List, number) }
 
 // String returns the histograms with semicolons between them.
 func (l List) String() string {

@@ -28,7 +28,7 @@ func TestABackupIsRestored(t *testing.T) {
 			at, to := test.at(t), test.at(t)
 			l := open(t, at)
 			put(t, l, finished(1, 0), finished(2, 5))
-			addUp(t, l, noon.AddDate(0, 0, 2))
+			addUp(t, l)
 			want := jobs(t, l, ledger.Filter{})
 			test.backup(t, at, to)
 			put(t, l, finished(3, 10)) // after the backup

@@ -296,17 +296,13 @@ func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 
 // markStale has the periods added up again in which jobs have finished at these times.
 func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
-	for _, span := range []int64{hour, day} {
-		periods := map[int64]bool{}
-		for at := range finished {
-			periods[at-at%span] = true
-		}
-		for _, started := range slices.Sorted(maps.Keys(periods)) {
-			_, err := tx.ExecContext(ctx, "INSERT INTO stale_periods (span, started) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-				span, started)
-			if err != nil {
-				return err
-			}
+	periods := map[int64]bool{}
+	for at := range finished {
+		periods[at-at%hour] = true
+	}
+	for _, started := range slices.Sorted(maps.Keys(periods)) {
+		if err := mark(ctx, tx, hour, started); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -65,10 +65,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-func newSums() *sums {
-	return &sums{peakMemory: histogram.Histogram{}, cpuAverage: histogram.Histogram{}, throttled: histogram.Histogram{},
-		times: newWaitTimes()}
-}
+func newSums() *sums { return &sums{times: newWaitTimes()} }
 
 // count counts a job.
 func (s *sums) count(job *Job) {
@@ -122,16 +119,13 @@ func (s *sums) count(job *Job) {
 	}
 }
 
-// AddUp adds up the periods whose jobs have changed since it last did: hours, and days that are over. Until then
-// questions about many jobs have their former answers.
-func (l *Ledger) AddUp(ctx context.Context, now time.Time) error {
-	for _, span := range []int64{hour, day} {
+// AddUp adds up the periods whose jobs have changed since it last did, also those that are not over. Until then questions
+// about many jobs have their former answers.
+func (l *Ledger) AddUp(ctx context.Context) error {
+	for i, span := range spans {
 		q := &query{}
 		q.add("SELECT started FROM stale_periods")
 		q.and("span = ?", span)
-		if span == day {
-			q.and("started <= ?", now.Unix()-day)
-		}
 		q.add(" ORDER BY started")
 		var stale []int64
 		if err := l.rows(ctx, q, func(rows *sql.Rows) error {
@@ -143,7 +137,7 @@ func (l *Ledger) AddUp(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("read which periods have changed: %w", err)
 		}
 		for _, started := range stale {
-			if err := l.transaction(ctx, func(tx *sql.Tx) error { return addUp(ctx, tx, span, started) }); err != nil {
+			if err := l.transaction(ctx, func(tx *sql.Tx) error { return addUp(ctx, tx, i, started) }); err != nil {
 				return fmt.Errorf("add up the jobs since %s: %w", time.Unix(started, 0).UTC().Format(time.RFC3339), err)
 			}
 		}
@@ -151,9 +145,18 @@ func (l *Ledger) AddUp(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// addUp writes the sums of one period: an hour's from its jobs, a day's from its hours. The period is marked as done
-// first, so that a job that another ledger writes meanwhile marks it again.
-func addUp(ctx context.Context, tx *sql.Tx, span, started int64) error {
+// mark has a period added up. If it is marked already, whoever adds it up waits for the end of this transaction, and
+// then sees what it has written.
+func mark(ctx context.Context, tx *sql.Tx, span, started int64) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO stale_periods (span, started) VALUES ($1, $2) "+
+		"ON CONFLICT (span, started) DO UPDATE SET span = excluded.span", span, started)
+	return err
+}
+
+// addUp writes the sums of one period of the span with this index, and has the longer period added up that it is in.
+// Its own mark goes first, so that a job that another ledger writes meanwhile marks it again.
+func addUp(ctx context.Context, tx *sql.Tx, i int, started int64) error {
+	span := spans[i]
 	if _, err := tx.ExecContext(ctx, "DELETE FROM stale_periods WHERE span = $1 AND started = $2", span,
 		started); err != nil {
 		return err
@@ -165,11 +168,12 @@ func addUp(ctx context.Context, tx *sql.Tx, span, started int64) error {
 		}
 		return summed[kind]
 	}
-	read, text := addHour, selectJobs+" WHERE finished >= $1 AND finished < $2"
-	if span == day {
-		read, text = addDay, selectPeriods+" WHERE span = 3600 AND started >= $1 AND started < $2"
+	read, text, values := addJob, selectJobs+" WHERE finished >= $1 AND finished < $2", []any{started, started + span}
+	if i > 0 {
+		read, text = addPeriod, selectPeriods+" WHERE started >= $1 AND started < $2 AND span = $3"
+		values = append(values, spans[i-1])
 	}
-	rows, err := tx.QueryContext(ctx, text, started, started+span)
+	rows, err := tx.QueryContext(ctx, text, values...)
 	if err != nil {
 		return err
 	}
@@ -182,7 +186,11 @@ func addUp(ctx context.Context, tx *sql.Tx, span, started int64) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	return writePeriod(ctx, tx, span, started, summed)
+	if err := writePeriod(ctx, tx, span, started, summed); err != nil || i+1 == len(spans) {
+		return err
+	}
+	longer := spans[i+1]
+	return mark(ctx, tx, longer, started-started%longer)
 }
 
 const (
@@ -195,7 +203,7 @@ func (k *kindOfJob) texts() []*string {
 	return []*string{&k.cluster, &k.namespace, &k.set, &k.repository, &k.workflow, &k.name}
 }
 
-func addHour(rows *sql.Rows, of func(kindOfJob) *sums) error {
+func addJob(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	job, err := scanJob(rows)
 	if err != nil {
 		return err
@@ -204,7 +212,7 @@ func addHour(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	return nil
 }
 
-func addDay(rows *sql.Rows, of func(kindOfJob) *sums) error {
+func addPeriod(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	var kind kindOfJob
 	var part sums
 	var peakMemory, cpuAverage, throttled, times string

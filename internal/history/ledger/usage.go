@@ -30,6 +30,14 @@ var groups = map[By]string{
 	ByJob: "repository, workflow, job_name", ByDay: "started - started % 86400",
 }
 
+// spansFor returns the spans whose periods lie in one group each.
+func spansFor(by By) []int64 {
+	if by == ByDay {
+		return spans[:2]
+	}
+	return spans
+}
+
 // Group is what jobs have in common that are added up. Those of its fields are set that it is added up by; Day for ByDay.
 type Group struct {
 	Cluster    string    `json:"cluster,omitempty"`
@@ -94,13 +102,10 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 	if !known {
 		return nil, &FilterError{"by", string(by), "set, repository, workflow, job or day"}
 	}
-	q, err := l.periods(ctx, "SELECT "+group+", "+summedColumns+" FROM usage_periods", &filter)
-	if err != nil {
-		return nil, err
-	}
+	q := periods("SELECT "+group+", "+summedColumns+" FROM usage_periods", &filter, spansFor(by))
 	q.add(" GROUP BY " + group)
 	usage := []Usage{}
-	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+	err := l.rows(ctx, q, func(rows *sql.Rows) error {
 		u, err := scanUsage(rows, by, prices)
 		usage = append(usage, u)
 		return err
@@ -157,26 +162,13 @@ func scanUsage(rows *sql.Rows, by By, prices Prices) (Usage, error) {
 	return u, nil
 }
 
-// periods begins a query of the periods that cover the filter's time: days as far as they are added up, and hours at
-// its ends.
-func (l *Ledger) periods(ctx context.Context, text string, filter *Filter) (*query, error) {
-	unready := &query{}
-	unready.add("SELECT started FROM stale_periods")
-	unready.and("span = ?", day)
-	stale := map[int64]bool{}
-	if err := l.rows(ctx, unready, func(rows *sql.Rows) error {
-		var started int64
-		err := rows.Scan(&started)
-		stale[started] = true
-		return err
-	}); err != nil {
-		return nil, fmt.Errorf("read which days are not added up: %w", err)
-	}
+// periods begins a query of the periods that cover the filter's time: the longest that fit, and shorter ones at its ends.
+func periods(text string, filter *Filter, spans []int64) *query {
 	q := &query{}
 	q.add(text)
 	var parts []string
 	var bounds []any
-	for _, part := range cover(filter.From, filter.To, stale) {
+	for _, part := range cover(filter.From, filter.To, spans) {
 		parts = append(parts, "(span = ? AND started >= ? AND started < ?)")
 		bounds = append(bounds, part.span, part.from, part.to)
 	}
@@ -185,52 +177,33 @@ func (l *Ledger) periods(ctx context.Context, text string, filter *Filter) (*que
 	}
 	q.and("("+strings.Join(parts, " OR ")+")", bounds...)
 	q.same(filter)
-	return q, nil
+	return q
 }
 
 // part is a time that is read from periods of one span.
 type part struct{ span, from, to int64 }
 
-// cover returns the periods that make up a time: whole days where they are added up, and else hours. Its ends are
-// widened to whole hours.
-func cover(from, to time.Time, stale map[int64]bool) (parts []part) {
-	last := int64(latest)
+// cover returns the periods that make up a time, of these spans. Its ends are widened to whole hours.
+func cover(from, to time.Time, spans []int64) (parts []part) {
+	last, next := int64(latest), int64(0)
 	if !to.IsZero() {
 		last = to.Unix() + (hour-to.Unix()%hour)%hour
 	}
-	next := int64(0)
 	if !from.IsZero() {
 		next = max(0, from.Unix()-from.Unix()%hour)
 	}
-	breaks := slices.Sorted(func(yield func(int64) bool) {
-		for started := range stale {
-			if started+day > next && started < last && !yield(started) {
-				return
-			}
-		}
-	})
-	hours := func(until int64) {
-		if until > next {
-			parts = append(parts, part{hour, next, until})
+	read := func(span, until int64) {
+		if until = min(until, last-last%span); until > next {
+			parts = append(parts, part{span, next, until})
 			next = until
 		}
 	}
-	days := func(until int64) {
-		if until > next {
-			parts = append(parts, part{day, next, until})
-			next = until
-		}
+	for i, longer := range spans[1:] { // to where the first longer period begins
+		read(spans[i], next+(longer-next%longer)%longer)
 	}
-	whole := func(until int64) { // from next, as many whole days as there are
-		hours(min(until, next+(day-next%day)%day))
-		days(until - until%day)
-		hours(until)
+	for _, span := range slices.Backward(spans) {
+		read(span, last)
 	}
-	for _, started := range breaks {
-		whole(max(next, min(started, last)))
-		hours(min(started+day, last))
-	}
-	whole(last)
 	return parts
 }
 
@@ -264,14 +237,11 @@ type Size struct {
 
 // Sizes returns the use of each job of a workflow that the filter chooses, the largest saving first.
 func (l *Ledger) Sizes(ctx context.Context, filter Filter, prices Prices) ([]Size, error) {
-	q, err := l.periods(ctx, "SELECT "+kindColumns+
+	q := periods("SELECT "+kindColumns+
 		", jobs, measured, run_seconds, cpu_request_millis, memory_request_bytes, "+
-		"cpu_requested, memory_requested, peak_memory, cpu_average, throttled FROM usage_periods", &filter)
-	if err != nil {
-		return nil, err
-	}
+		"cpu_requested, memory_requested, peak_memory, cpu_average, throttled FROM usage_periods", &filter, spans)
 	all := map[kindOfJob]*sums{}
-	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+	err := l.rows(ctx, q, func(rows *sql.Rows) error {
 		var kind kindOfJob
 		var part sums
 		var peakMemory, cpuAverage, throttled string
@@ -337,8 +307,7 @@ func (s *sums) merge(part *sums, peakMemory, cpuAverage, throttled string) {
 		*numbers[i] = plus(*numbers[i], *number)
 	}
 	s.cpuRequest, s.memoryRequest = cpu, memory
-	for h, text := range map[*histogram.Histogram]string{&s.peakMemory: peakMemory, &s.cpuAverage: cpuAverage,
-		&s.throttled: throttled} {
-		h.Merge(text)
-	}
+	s.peakMemory.Merge(peakMemory)
+	s.cpuAverage.Merge(cpuAverage)
+	s.throttled.Merge(throttled)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,14 +17,14 @@ import (
 
 var closeTo = cmpopts.EquateApprox(1e-9, 1e-9)
 
-// TestUsageIsWhatItsJobsComeTo adds up by hand, over times that begin and end anywhere, while days are added up and not
-// yet.
+// TestUsageIsWhatItsJobsComeTo adds up by hand, over times that begin and end anywhere in 100 days, the last of whose
+// periods is not over.
 func TestUsageIsWhatItsJobsComeTo(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
 		random := rand.New(rand.NewPCG(5, 6))
 		var all []ledger.Job
 		for i := range 300 {
-			job := finished(i, random.IntN(5*24*60))
+			job := finished(i, random.IntN(100*24*60))
 			job.Repository = fmt.Sprintf("acme/%d", random.IntN(3))
 			job.Finished = job.Started.Add(time.Duration(random.IntN(7200)) * time.Second)
 			job.Result = []string{"succeeded", "failed", "canceled"}[random.IntN(3)]
@@ -33,25 +34,29 @@ func TestUsageIsWhatItsJobsComeTo(t *testing.T) {
 			all = append(all, job)
 		}
 		put(t, l, all[:200]...)
-		addUp(t, l, noon.Add(3*24*time.Hour))
-		put(t, l, all[200:]...) // some into days that were added up
-		addUp(t, l, noon.Add(5*24*time.Hour))
+		addUp(t, l)
+		put(t, l, all[200:]...) // some into periods that were added up
+		addUp(t, l)
 		late := all[0]
 		late.PeakMemoryBytes = new(int64(8 << 30))
 		put(t, l, late) // its periods are stale, and have their former sums
 		for range 40 {
-			from := noon.Add(time.Duration(random.IntN(6*24)-12) * time.Hour)
-			to := from.Add(time.Duration(random.IntN(5*24)) * time.Hour)
+			from := noon.Add(time.Duration(random.IntN(101*24)-12) * time.Hour)
+			to := from.Add(time.Duration(random.IntN(100*24)) * time.Hour)
 			filter := ledger.Filter{From: from, To: to}
 			if random.IntN(2) == 0 {
 				filter.Repository = "acme/1"
+			}
+			want := byHand(all, filter)
+			if to.After(noon.Add(101 * 24 * time.Hour)) {
+				filter.To = time.Time{}
 			}
 			got, err := l.UsageBy(t.Context(), ledger.ByRepository, filter, ledger.Prices{CPUHour: 0.5, GiBHour: 0.25})
 			if err != nil {
 				t.Fatal(err)
 			}
 			slices.SortFunc(got, func(a, b ledger.Usage) int { return int(a.Repository[5]) - int(b.Repository[5]) })
-			if diff := cmp.Diff(byHand(all, filter), got, closeTo); diff != "" {
+			if diff := cmp.Diff(want, got, closeTo); diff != "" {
 				t.Fatalf("usage from %s to %s (-want +got):\n%s", from, to, diff)
 			}
 		}
@@ -96,11 +101,54 @@ func count(is bool) int64 {
 	return 0
 }
 
-func addUp(t testing.TB, l *ledger.Ledger, now time.Time) {
+func addUp(t testing.TB, l *ledger.Ledger) {
 	t.Helper()
-	if err := l.AddUp(t.Context(), now); err != nil {
+	if err := l.AddUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestNoJobIsForgottenThatIsWrittenWhilePeriodsAreAddedUp: on PostgreSQL both happen at a time.
+func TestNoJobIsForgottenThatIsWrittenWhilePeriodsAreAddedUp(t *testing.T) {
+	each(t, func(t *testing.T, l *ledger.Ledger) {
+		const writers, batches = 4, 60
+		var writing, adding sync.WaitGroup
+		written := make(chan struct{})
+		for writer := range writers {
+			writing.Go(func() {
+				for batch := range batches {
+					put(t, l, finished(writer*batches+batch, 60*batch)) // all write into the same hour
+				}
+			})
+		}
+		adding.Go(func() {
+			for {
+				select {
+				case <-written:
+					return
+				default:
+					addUp(t, l)
+				}
+			}
+		})
+		writing.Wait()
+		close(written)
+		adding.Wait()
+		addUp(t, l)
+		for _, by := range []ledger.By{ledger.ByRepository, ledger.ByDay} { // from four weeks, and from days
+			usage, err := l.UsageBy(t.Context(), by, ledger.Filter{}, ledger.Prices{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := int64(0)
+			for _, u := range usage {
+				all += u.Jobs
+			}
+			if all != writers*batches {
+				t.Errorf("by %s there are %d jobs, want %d", by, all, writers*batches)
+			}
+		}
+	})
 }
 
 func TestUsageIsAddedUpByWhatIsAskedFor(t *testing.T) {
@@ -108,7 +156,7 @@ func TestUsageIsAddedUpByWhatIsAskedFor(t *testing.T) {
 		first, second := finished(1, 0), finished(2, 24*60)
 		second.Set, second.Workflow, second.Name = "gpu", "acme/app/.github/workflows/nightly.yaml", "train"
 		put(t, l, first, second)
-		addUp(t, l, noon.Add(25*time.Hour))
+		addUp(t, l)
 		for by, want := range map[ledger.By][]string{
 			ledger.BySet: {"gpu", "linux"}, ledger.ByRepository: {"acme/app"},
 			ledger.ByWorkflow: {first.Workflow, second.Workflow},
@@ -148,7 +196,7 @@ func TestSumsOfImpossibleJobsDoNotOverflow(t *testing.T) {
 			many = append(many, job)
 		}
 		put(t, l, many...)
-		addUp(t, l, noon.Add(49*time.Hour))
+		addUp(t, l)
 		usage, err := l.UsageBy(t.Context(), ledger.BySet, ledger.Filter{}, ledger.Prices{})
 		if err != nil || len(usage) != 1 || usage[0].CPUHoursRequested <= 0 || usage[0].GiBHoursRequested <= 0 ||
 			usage[0].RunHours <= 0 {
@@ -169,7 +217,7 @@ func TestSizesAreThePercentilesOfADaysAndHours(t *testing.T) {
 		unknown := finished(1000, 0)
 		unknown.PeakMemoryBytes, unknown.CPUMicroseconds, unknown.CPUPeriods = nil, nil, nil
 		put(t, l, append(many, unknown)...)
-		addUp(t, l, noon.Add(101*time.Hour))
+		addUp(t, l)
 		sizes, err := l.Sizes(t.Context(), ledger.Filter{From: noon.Add(-time.Hour)}, ledger.Prices{CPUHour: 1})
 		if err != nil || len(sizes) != 1 {
 			t.Fatalf("sizes are %+v, %v", sizes, err)
@@ -210,7 +258,7 @@ func TestWaitsArePercentilesByPhase(t *testing.T) {
 		nobodyKnows.Queued, nobodyKnows.Assigned, nobodyKnows.Set = time.Time{}, time.Time{}, "other"
 		nobodyKnows.Started = time.Time{}
 		put(t, l, append(many, nobodyKnows)...)
-		addUp(t, l, noon.Add(101*time.Hour))
+		addUp(t, l)
 		for by, groups := range map[ledger.By]int{"": 1, ledger.BySet: 1, ledger.ByRepository: 1, ledger.ByDay: 5} {
 			waits, err := l.WaitsBy(t.Context(), by, ledger.Filter{Set: "linux"})
 			if err != nil || len(waits) != 8*groups {

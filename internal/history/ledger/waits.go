@@ -63,13 +63,10 @@ func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, err
 	if known {
 		columns = group + ", wait_times"
 	}
-	q, err := l.periods(ctx, "SELECT "+columns+" FROM usage_periods", &filter)
-	if err != nil {
-		return nil, err
-	}
+	q := periods("SELECT "+columns+" FROM usage_periods", &filter, spansFor(by))
 	q.and("wait_times <> ''")
 	all := map[Group]histogram.List{}
-	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+	err := l.rows(ctx, q, func(rows *sql.Rows) error {
 		var of Group
 		var text string
 		if err := of.scan(rows, by, &text); err != nil {

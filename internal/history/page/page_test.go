@@ -267,7 +267,7 @@ func TestNoLoadIsLarge(t *testing.T) {
 	if err := s.ledger.Put(t.Context(), many); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ledger.AddUp(t.Context(), noon); err != nil {
+	if err := s.ledger.AddUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	beside := 0

@@ -88,7 +88,8 @@ func text[T ~string](into *T) reader {
 	}
 }
 
-// moment reads a time, or how long ago it was.
+// moment reads a time, or how long ago it was. Days are whole ones, in UTC: 7d is the beginning of the day 7 days ago, so
+// that what is added up by days need not be read hour by hour.
 func moment(into *time.Time, now time.Time) reader {
 	return func(value string) string {
 		if at, err := time.Parse(time.RFC3339, value); err == nil {
@@ -100,6 +101,9 @@ func moment(into *time.Time, now time.Time) reader {
 			return "a time such as 2026-03-04T12:00:00Z, or how long ago, such as 24h or 30d"
 		}
 		*into = now.Add(-ago)
+		if strings.HasSuffix(value, "d") {
+			*into = into.Truncate(24 * time.Hour)
+		}
 		return ""
 	}
 }

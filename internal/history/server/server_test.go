@@ -46,7 +46,7 @@ func serve(t *testing.T) (*httptest.Server, *ledger.Ledger) {
 	if err := l.Put(t.Context(), jobs); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.AddUp(t.Context(), noon.Add(time.Hour)); err != nil {
+	if err := l.AddUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.PutGap(t.Context(), ledger.Gap{Cluster: "c", From: noon, To: noon.Add(time.Minute),
@@ -243,7 +243,7 @@ func TestNegativeNumbersStayNumbers(t *testing.T) {
 	if err := l.Put(t.Context(), []ledger.Job{job}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.AddUp(t.Context(), noon.Add(time.Hour)); err != nil {
+	if err := l.AddUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	_, body := get(t, s, "/api/v1/sizes?set=greedy&format=csv")

@@ -152,7 +152,7 @@ func (r *Recorder) allDue(ctx context.Context, now time.Time) error {
 		{"beat", beatInterval, func(ctx context.Context, now time.Time) error { return r.Ledger.Beat(ctx, r.Name, now) }},
 		{"sample", sampleInterval, r.sample},
 		{"absent", absenceInterval, r.absent},
-		{"add up", sampleInterval, r.Ledger.AddUp},
+		{"add up", sampleInterval, func(ctx context.Context, _ time.Time) error { return r.Ledger.AddUp(ctx) }},
 		{"expire", expireInterval, func(ctx context.Context, now time.Time) error {
 			_, err := r.Ledger.Expire(ctx, now, r.Retention)
 			return err

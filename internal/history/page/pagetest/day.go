@@ -81,7 +81,7 @@ func Fill(ctx context.Context, l *ledger.Ledger, now time.Time) error {
 	if err := l.Put(ctx, attempts(now)); err != nil {
 		return err
 	}
-	return l.AddUp(ctx, now)
+	return l.AddUp(ctx)
 }
 
 // load is how busy the day is at a moment, from 0.1 to 1.
