@@ -15,7 +15,7 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("chaos.seed", 0, "run this seed only")
-	seeds     = flag.Uint64("chaos.seeds", 2, "how many seeds to run")
+	seeds     = flag.Uint64("chaos.seeds", 1, "the number of seeds to run") // make chaos runs more
 	firstSeed = flag.Uint64("chaos.first", 1, "the first of the seeds")
 	hours     = flag.Float64("chaos.hours", 0, "for how many hours to begin runs with new seeds, instead of -chaos.seeds")
 )
