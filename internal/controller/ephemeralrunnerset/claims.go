@@ -285,8 +285,8 @@ func (c *Controller) giveWay(ctx context.Context, w *world) {
 	w.RequeueAt(w.plan.RequeueAt)
 }
 
-// takeLease returns what a new runner gets, and remembers it before the runner's creation is requested. A creation that
-// is repeated gets the same again, and nothing if there were no claims when it was first requested.
+// takeLease returns the lease that a new runner gets, and remembers it before the runner's creation is requested. A
+// creation that is repeated gets the same again, and nothing if there were no claims when it was first requested.
 func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	if w.leasing == nil {
 		return volumeclaims.Lease{}
