@@ -31,19 +31,26 @@ var changes = map[string][]change{
 		{"image: own", func(c *corev1.Container) { c.Image = "own" }},
 		{"imagePullPolicy: Always", func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways }},
 		{"workingDir: /w", func(c *corev1.Container) { c.WorkingDir = "/w" }},
-		{"ports: [{containerPort: 2375}]", func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 2375}} }},
+		{"ports: [{containerPort: 2375}]", func(c *corev1.Container) {
+			c.Ports = []corev1.ContainerPort{{ContainerPort: 2375}}
+		}},
 		{"command: [own]", func(c *corev1.Container) { c.Command, c.Args = []string{"own"}, nil }},
 		{"command: [own], args: [a]", func(c *corev1.Container) { c.Command, c.Args = []string{"own"}, []string{"a"} }},
-		{"env: [{name: MINE, value: m}]", func(c *corev1.Container) { c.Env = append([]corev1.EnvVar{{Name: "MINE", Value: "m"}}, c.Env...) }},
+		{"env: [{name: MINE, value: m}]", func(c *corev1.Container) {
+			c.Env = append([]corev1.EnvVar{{Name: "MINE", Value: "m"}}, c.Env...)
+		}},
 		{"volumeMounts: [{name: mine, mountPath: /mine}]", func(c *corev1.Container) {
 			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "mine", MountPath: "/mine"}}, c.VolumeMounts...)
 		}},
 		// An empty value, or null, changes nothing.
-		{"image: '', args: [], env: null, volumeMounts: [], startupProbe: null, resources: {}, command: null", func(*corev1.Container) {}},
+		{"image: '', args: [], env: null, volumeMounts: [], startupProbe: null, resources: {}, command: null",
+			func(*corev1.Container) {}},
 	},
 	"init-dind-externals": {
 		{"args: [-r, /a, /b]", func(c *corev1.Container) { c.Args = []string{"-r", "/a", "/b"} }},
-		{"securityContext: {runAsUser: 5}", func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](5)} }},
+		{"securityContext: {runAsUser: 5}", func(c *corev1.Container) {
+			c.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](5)}
+		}},
 	},
 	"dind": {
 		{"args: [--mtu=1400, --debug]", func(c *corev1.Container) { c.Args = append(c.Args, "--mtu=1400", "--debug") }},
@@ -52,7 +59,9 @@ var changes = map[string][]change{
 		{"securityContext: {runAsUser: 0, privileged: false}", func(c *corev1.Container) {
 			c.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: ptr.To(false)}
 		}},
-		{"securityContext: {runAsUser: 0}", func(c *corev1.Container) { c.SecurityContext.RunAsUser = ptr.To[int64](0) }},
+		{"securityContext: {runAsUser: 0}", func(c *corev1.Container) {
+			c.SecurityContext.RunAsUser = ptr.To[int64](0)
+		}},
 		{"startupProbe: {failureThreshold: 60}", func(c *corev1.Container) { c.StartupProbe.FailureThreshold = 60 }},
 		{"startupProbe: {tcpSocket: {port: 1}}", func(c *corev1.Container) { c.StartupProbe = tcpProbe() }},
 		{"livenessProbe: {tcpSocket: {port: 1}}", func(c *corev1.Container) { c.LivenessProbe = tcpProbe() }},
@@ -64,7 +73,9 @@ var changes = map[string][]change{
 		{"volumeMounts: [{name: mine, mountPath: /home/runner/_work/}]", func(c *corev1.Container) {
 			c.VolumeMounts[0] = corev1.VolumeMount{Name: "mine", MountPath: "/home/runner/_work/"}
 		}},
-		{"volumeMounts: [{name: work, mountPath: /w}]", func(c *corev1.Container) { c.VolumeMounts[0].MountPath = "/w" }},
+		{"volumeMounts: [{name: work, mountPath: /w}]", func(c *corev1.Container) {
+			c.VolumeMounts[0].MountPath = "/w"
+		}},
 		{"volumeMounts: [{name: work, mountPath: /var/lib/docker, subPath: d}]", func(c *corev1.Container) {
 			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "work", MountPath: "/var/lib/docker", SubPath: "d"}},
 				c.VolumeMounts...)
@@ -90,7 +101,8 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 			for _, list := range []string{"containers", "initContainers"} {
 				t.Run(fmt.Sprintf("%s under %s %d", name, list, number), func(t *testing.T) {
 					t.Parallel()
-					values := fmt.Sprintf("template: {spec: {volumes: [{name: mine, emptyDir: {}}], %s: [{name: %s, %s}]}}", list,
+					values := fmt.Sprintf("template: {spec: {volumes: [{name: mine, emptyDir: {}}], %s: [{name: "+
+						"%s, %s}]}}", list,
 						name, change.fields)
 					want := dindPod()
 					want.Volumes = append(want.Volumes, emptyDir("mine"))
@@ -153,15 +165,19 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 		want[0].Resources, want[0].WorkingDir = cpus, "/w"
 		want[0].Env = append([]corev1.EnvVar{{Name: "MINE", Value: "m"}}, want[0].Env...)
 		got := runnerPod(t, mode(name), "template: {spec: {containers: [{name: runner, workingDir: /w}], "+
-			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], workingDir: /w}]}}")
-		check(t, "containers in mode "+name, got.Containers, append(want, corev1.Container{Name: "other", Image: "i"})[:1])
+			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], "+
+			"workingDir: /w}]}}")
+		check(t, "containers in mode "+name, got.Containers,
+			append(want, corev1.Container{Name: "other", Image: "i"})[:1])
 		alone := runnerPod(t, mode(name),
 			"template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
 		check(t, "image and command in the other list in mode "+name,
 			fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
-		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "), false)
+		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "),
+			false)
 		own := runnerPod(t, mode(name),
-			"template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
+			"template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, "+
+				"workingDir: /w}]}}")
 		check(t, "beside another in mode "+name, names(own.Containers,
 			func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
 	}
@@ -170,9 +186,11 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 // A user's mount replaces the mode's at the same path: a container has only one mount of a path.
 func TestRunnerMountsOfTheUser(t *testing.T) {
 	t.Parallel()
-	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
+	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, " +
+		"volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
 	mount := corev1.VolumeMount{Name: "mine", MountPath: "/home/runner/_work"}
-	check(t, "dind", runnerPod(t, mode("dind"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount, sockMount})
+	check(t, "dind", runnerPod(t, mode("dind"), values).Containers[0].VolumeMounts,
+		[]corev1.VolumeMount{mount, sockMount})
 	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts,
 		[]corev1.VolumeMount{mount})
 }
@@ -193,7 +211,8 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		{"dind", "volumes: [{name: work, emptyDir: {}}, {name: work, emptyDir: {medium: Memory}}]", "template.spec.volumes has two entries named work"},
 	} {
 		values := "template: {spec: {" + test.spec + "}}"
-		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "), test.want)
+		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "),
+			test.want)
 		findings, err := doctor.Validate([]byte(minimal + mode(test.mode) + "\n" + values))
 		check(t, "validate finds it: "+values,
 			err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
@@ -217,7 +236,8 @@ func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 	} {
 		for _, mode := range []string{mode("none"), mode("dind"), mode("kubernetes-novolume")} {
 			values := "template: {spec: {containers: [{name: runner, " + container + "}]}}"
-			check(t, container, strings.Contains(notes(t, mode, values), "WARNING: the container runner has no command"), warns)
+			check(t, container, strings.Contains(notes(t, mode, values),
+				"WARNING: the container runner has no command"), warns)
 		}
 	}
 	const without = "template: {spec: {containers: [{name: side, image: a}]}}"
@@ -251,7 +271,7 @@ func TestNotesOfWhatIsNotUsed(t *testing.T) {
 	}
 }
 
-// notes returns what Helm prints after an installation.
+// notes returns Helm's output after an installation.
 func notes(t *testing.T, values ...string) string {
 	t.Helper()
 	stdout, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, values...)...)

@@ -51,10 +51,12 @@ func TestScaleSetNamesAndLabels(t *testing.T) {
 		for containerMode, files := range map[string]map[string]string{
 			"kubernetes": {
 				"githubsecret.yaml": "-gha-rs-github-secret", "kube_mode_role.yaml": "-gha-rs-kube-mode",
-				"kube_mode_role_binding.yaml": "-gha-rs-kube-mode", "kube_mode_serviceaccount.yaml": "-gha-rs-kube-mode",
-				"manager_role.yaml": "-gha-rs-manager", "manager_role_binding.yaml": "-gha-rs-manager",
-				"manager_pod_metadata_role.yaml": "-gha-rs-pod-metadata", "manager_pod_metadata_role_binding.yaml": "-gha-rs-pod-metadata",
-				"autoscalingrunnerset.yaml": "",
+				"kube_mode_role_binding.yaml":   "-gha-rs-kube-mode",
+				"kube_mode_serviceaccount.yaml": "-gha-rs-kube-mode",
+				"manager_role.yaml":             "-gha-rs-manager", "manager_role_binding.yaml": "-gha-rs-manager",
+				"manager_pod_metadata_role.yaml":         "-gha-rs-pod-metadata",
+				"manager_pod_metadata_role_binding.yaml": "-gha-rs-pod-metadata",
+				"autoscalingrunnerset.yaml":              "",
 			},
 			"none": {"no_permission_serviceaccount.yaml": "-gha-rs-no-permission"},
 		} {
@@ -273,8 +275,10 @@ func TestCredentials(t *testing.T) {
 	}{
 		{"", map[string]string{"github_token": "gh_token12345"}},
 		{
-			"githubConfigSecret: {github_token: '', github_app_id: 12345678, github_app_installation_id: '100', github_app_private_key: key}",
-			map[string]string{"github_app_id": "12345678", "github_app_installation_id": "100", "github_app_private_key": "key"},
+			"githubConfigSecret: {github_token: '', github_app_id: 12345678, github_app_installation_id: '100', " +
+				"github_app_private_key: key}",
+			map[string]string{"github_app_id": "12345678", "github_app_installation_id": "100",
+				"github_app_private_key": "key"},
 		},
 		{"githubConfigSecret: {other: 1.5, empty: null}", map[string]string{"github_token": "gh_token12345", "other": "1.5"}},
 	} {
@@ -283,7 +287,8 @@ func TestCredentials(t *testing.T) {
 			got[key] = string(value)
 		}
 		check(t, "secret with "+test.values, got, test.want)
-		check(t, "its name", runnerSet(t, scaleSet, test.values).Spec.GitHubConfigSecret, "test-runners-gha-rs-github-secret")
+		check(t, "its name", runnerSet(t, scaleSet, test.values).Spec.GitHubConfigSecret,
+			"test-runners-gha-rs-github-secret")
 	}
 	check(t, "own secret", runnerSet(t, scaleSet, "githubConfigSecret: own").Spec.GitHubConfigSecret, "own")
 }
