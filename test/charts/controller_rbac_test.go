@@ -101,8 +101,8 @@ func TestControllerRules(t *testing.T) {
 		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role",
 			"arc-gha-rs-controller-single-namespace", "arc-systems", []string{
-				// Nothing about scale sets and runners, because they are another manager's here. Ten rules: tests for ARC's
-				// chart count them.
+				// Nothing about scale sets and runners, because they are another manager's here. Ten rules: tests for
+				// ARC's chart count them.
 				actionsGroup + "autoscalinglisteners: create",
 				actionsGroup + "autoscalinglisteners: delete",
 				actionsGroup + "autoscalinglisteners: patch",

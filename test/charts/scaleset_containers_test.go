@@ -31,26 +31,19 @@ var changes = map[string][]change{
 		{"image: own", func(c *corev1.Container) { c.Image = "own" }},
 		{"imagePullPolicy: Always", func(c *corev1.Container) { c.ImagePullPolicy = corev1.PullAlways }},
 		{"workingDir: /w", func(c *corev1.Container) { c.WorkingDir = "/w" }},
-		{"ports: [{containerPort: 2375}]", func(c *corev1.Container) {
-			c.Ports = []corev1.ContainerPort{{ContainerPort: 2375}}
-		}},
+		{"ports: [{containerPort: 2375}]", func(c *corev1.Container) { c.Ports = []corev1.ContainerPort{{ContainerPort: 2375}} }},
 		{"command: [own]", func(c *corev1.Container) { c.Command, c.Args = []string{"own"}, nil }},
 		{"command: [own], args: [a]", func(c *corev1.Container) { c.Command, c.Args = []string{"own"}, []string{"a"} }},
-		{"env: [{name: MINE, value: m}]", func(c *corev1.Container) {
-			c.Env = append([]corev1.EnvVar{{Name: "MINE", Value: "m"}}, c.Env...)
-		}},
+		{"env: [{name: MINE, value: m}]", func(c *corev1.Container) { c.Env = append([]corev1.EnvVar{{Name: "MINE", Value: "m"}}, c.Env...) }},
 		{"volumeMounts: [{name: mine, mountPath: /mine}]", func(c *corev1.Container) {
 			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "mine", MountPath: "/mine"}}, c.VolumeMounts...)
 		}},
 		// An empty value, or null, changes nothing.
-		{"image: '', args: [], env: null, volumeMounts: [], startupProbe: null, resources: {}, command: null",
-			func(*corev1.Container) {}},
+		{"image: '', args: [], env: null, volumeMounts: [], startupProbe: null, resources: {}, command: null", func(*corev1.Container) {}},
 	},
 	"init-dind-externals": {
 		{"args: [-r, /a, /b]", func(c *corev1.Container) { c.Args = []string{"-r", "/a", "/b"} }},
-		{"securityContext: {runAsUser: 5}", func(c *corev1.Container) {
-			c.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](5)}
-		}},
+		{"securityContext: {runAsUser: 5}", func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](5)} }},
 	},
 	"dind": {
 		{"args: [--mtu=1400, --debug]", func(c *corev1.Container) { c.Args = append(c.Args, "--mtu=1400", "--debug") }},
@@ -59,9 +52,7 @@ var changes = map[string][]change{
 		{"securityContext: {runAsUser: 0, privileged: false}", func(c *corev1.Container) {
 			c.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0), Privileged: ptr.To(false)}
 		}},
-		{"securityContext: {runAsUser: 0}", func(c *corev1.Container) {
-			c.SecurityContext.RunAsUser = ptr.To[int64](0)
-		}},
+		{"securityContext: {runAsUser: 0}", func(c *corev1.Container) { c.SecurityContext.RunAsUser = ptr.To[int64](0) }},
 		{"startupProbe: {failureThreshold: 60}", func(c *corev1.Container) { c.StartupProbe.FailureThreshold = 60 }},
 		{"startupProbe: {tcpSocket: {port: 1}}", func(c *corev1.Container) { c.StartupProbe = tcpProbe() }},
 		{"livenessProbe: {tcpSocket: {port: 1}}", func(c *corev1.Container) { c.LivenessProbe = tcpProbe() }},
@@ -73,9 +64,7 @@ var changes = map[string][]change{
 		{"volumeMounts: [{name: mine, mountPath: /home/runner/_work/}]", func(c *corev1.Container) {
 			c.VolumeMounts[0] = corev1.VolumeMount{Name: "mine", MountPath: "/home/runner/_work/"}
 		}},
-		{"volumeMounts: [{name: work, mountPath: /w}]", func(c *corev1.Container) {
-			c.VolumeMounts[0].MountPath = "/w"
-		}},
+		{"volumeMounts: [{name: work, mountPath: /w}]", func(c *corev1.Container) { c.VolumeMounts[0].MountPath = "/w" }},
 		{"volumeMounts: [{name: work, mountPath: /var/lib/docker, subPath: d}]", func(c *corev1.Container) {
 			c.VolumeMounts = append([]corev1.VolumeMount{{Name: "work", MountPath: "/var/lib/docker", SubPath: "d"}},
 				c.VolumeMounts...)

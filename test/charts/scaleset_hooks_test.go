@@ -117,8 +117,7 @@ func TestNotesOnKubernetesModes(t *testing.T) {
 	}{
 		{[]string{hookTemplate}, map[string]bool{group: true, unprotected: false}},
 		{[]string{hookTemplate, "template: {spec: {securityContext: {fsGroup: 1001}}}"}, map[string]bool{group: false}},
-		{[]string{mode("kubernetes-novolume"), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: " +
-			"{name: mine, key: pod.yaml}}}"},
+		{[]string{mode("kubernetes-novolume"), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}"},
 			map[string]bool{group: false, unprotected: true}},
 		{[]string{mode("dind")}, map[string]bool{group: false, unprotected: false}},
 	} {

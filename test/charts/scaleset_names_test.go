@@ -51,12 +51,10 @@ func TestScaleSetNamesAndLabels(t *testing.T) {
 		for containerMode, files := range map[string]map[string]string{
 			"kubernetes": {
 				"githubsecret.yaml": "-gha-rs-github-secret", "kube_mode_role.yaml": "-gha-rs-kube-mode",
-				"kube_mode_role_binding.yaml":   "-gha-rs-kube-mode",
-				"kube_mode_serviceaccount.yaml": "-gha-rs-kube-mode",
-				"manager_role.yaml":             "-gha-rs-manager", "manager_role_binding.yaml": "-gha-rs-manager",
-				"manager_pod_metadata_role.yaml":         "-gha-rs-pod-metadata",
-				"manager_pod_metadata_role_binding.yaml": "-gha-rs-pod-metadata",
-				"autoscalingrunnerset.yaml":              "",
+				"kube_mode_role_binding.yaml": "-gha-rs-kube-mode", "kube_mode_serviceaccount.yaml": "-gha-rs-kube-mode",
+				"manager_role.yaml": "-gha-rs-manager", "manager_role_binding.yaml": "-gha-rs-manager",
+				"manager_pod_metadata_role.yaml": "-gha-rs-pod-metadata", "manager_pod_metadata_role_binding.yaml": "-gha-rs-pod-metadata",
+				"autoscalingrunnerset.yaml": "",
 			},
 			"none": {"no_permission_serviceaccount.yaml": "-gha-rs-no-permission"},
 		} {

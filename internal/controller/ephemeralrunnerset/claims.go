@@ -337,8 +337,8 @@ func (w *world) describeClaims() {
 				"whenExhausted to Ephemeral", w.claims.Waiting))
 	case w.Now.Before(m.claimsAllowedAt.Add(claimsForbiddenFor)):
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf(
-			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its "+
-				"values have volumeClaimTemplates or volumeClaimPool; claims that nobody needs any more: kubectl delete "+
+			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right "+
+				"while its values have volumeClaimTemplates or volumeClaimPool; claims that nobody needs any more: kubectl delete "+
 				"persistentvolumeclaims -n %s -l %s=%s",
 			m.claimsForbidden, w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
 	case w.claims.Wait == volumeclaims.WaitForList:
