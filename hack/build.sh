@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# build.sh NAME OUTPUT ARGUMENT…: runs `go build -o OUTPUT ARGUMENT…` in the current directory and says on stderr how far it is, so that
-# nobody has to wonder about minutes of silence. NAME is what is built, in words for the user. What Go has in its cache is not
-# compiled again and not counted. On a terminal it redraws one line; elsewhere it prints a line every HARRIER_PROGRESS_SECONDS (5).
+# build.sh NAME OUTPUT ARGUMENT…: runs `go build -o OUTPUT ARGUMENT…` in the current directory and says on stderr how
+# far it is, so that nobody has to wonder about minutes of silence. NAME says what is built, in words for the user. What
+# Go has in its cache is not compiled again and not counted. On a terminal it redraws one line; elsewhere it prints a
+# line every HARRIER_PROGRESS_SECONDS (5).
 #
 # hack/kubernetes.sh, hack/tool.sh, hack/images and the Makefile build with it.
 set -euo pipefail
@@ -28,8 +29,8 @@ say() {
 }
 erase() { ! "$drawn" || printf '\r\e[K' >&2; }
 
-# watch STATE COMMAND…: runs a command, with its stderr in the log, and says every 0.2 s what STATE prints. If the command fails, this
-# script does.
+# watch STATE COMMAND…: runs a command, with its stderr in the log, and says every 0.2 s what STATE prints. If the
+# command fails, this script does.
 watch() {
   local state=$1
   shift

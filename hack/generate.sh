@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# generate.sh: writes all generated files. From the API types it writes deep copies, CustomResourceDefinitions and the copies of
-# these in the controller's chart; from kinds, flags, metrics and the charts' values it writes the reference in docs/. `make lint`
-# runs it and fails if that changes a file.
+# generate.sh: writes all generated files. From the API types it writes deep copies, CustomResourceDefinitions and the
+# copies of these in the controller's chart; from kinds, flags, metrics and the charts' values it writes the reference
+# in docs/. `make lint` runs it and fails if that changes a file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# images.sh ARGUMENT…: compiles the builder of images (hack/images), which is a module of its own, and runs it in the project's root.
+# images.sh ARGUMENT…: compiles the builder of images (hack/images), which is a module of its own, and runs it in the
+# project's root.
 set -euo pipefail
 
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

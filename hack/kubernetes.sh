@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# kubernetes.sh: builds the binary (hack/kubernetes) that contains the programs of a test cluster, and helm, and prints the directory
-# with both and a link for each program of the first: etcd, etcdctl, etcdutl, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
-# kube-proxy, kubectl. The directory can serve as KUBEBUILDER_ASSETS, too.
+# kubernetes.sh: builds the binary (hack/kubernetes) that contains the programs of a test cluster, and helm, and prints
+# the directory with both and a link for each program of the first: etcd, etcdctl, etcdutl, kube-apiserver,
+# kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl. The directory can serve as KUBEBUILDER_ASSETS,
+# too.
 #
 #   export PATH="$(hack/kubernetes.sh):$PATH"
 #
-# With KUBERNETES=oldest it builds the oldest Kubernetes that is supported (hack/kubernetes-oldest) instead of the newest, beside the same
-# helm.
+# With KUBERNETES=oldest it builds the oldest Kubernetes that is supported (hack/kubernetes-oldest) instead of the
+# newest, beside the same helm.
 #
-# The directory is in HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier. Its name depends on everything that goes
-# into the binaries, so that a clean clone finds what another one has built. Versions are pinned only in the go.mod of either.
+# The directory is in HARRIER_CACHE, else XDG_CACHE_HOME/harrier, else ~/.cache/harrier. Its name depends on everything
+# that goes into the binaries, so that a clean clone finds what another one has built. Versions are pinned only in the
+# go.mod of either.
 set -euo pipefail
 
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,7 +47,8 @@ hash=$( { cat ./*.go go.mod go.sum; [ -n "$helm" ] || cat helm/main.go; echo "$g
 result=$cache/kubernetes-$hash
 finished() { [ -x "$result/kubernetes" ] && [ -x "$result/helm" ]; }
 
-# await_lock: lets one build run at a time. It tells the user about the wait, after which the other's result can be used.
+# await_lock: lets one build run at a time. It tells the user about the wait, after which the other's result can be
+# used.
 await_lock() {
   exec 9>"$cache/kubernetes.lock"
   until flock -w "${HARRIER_PROGRESS_SECONDS:-5}" 9; do
@@ -60,7 +63,7 @@ if ! finished; then
     scratch=$(mktemp -d "$cache/.kubernetes-XXXXXX")
     compiler=
     trap '[ -z "$compiler" ] || kill "$compiler" 2>/dev/null || true; rm -rf "$scratch"' EXIT
-    # In the background, so that a signal ends the script at once, and without the lock, which must not outlive it.
+    # In the background, so that a signal ends the script immediately, and without the lock, which must not outlive it.
     packages=(. ./helm)
     [ -z "$helm" ] || packages=(.)
     "$hack/build.sh" "Kubernetes $version (6 to 9 min the first time on two cores)" "$scratch/" -ldflags "$ldflags" "${packages[@]}" 9>&- &

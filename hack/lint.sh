@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh: checks everything that can be checked without running the product. It says what is wrong and does not change the tree,
-# except that it updates, and names, generated files that were out of date.
+# lint.sh: checks everything that can be checked without running the product. It says what is wrong and does not change
+# the tree, except that it updates, and names, generated files that were out of date.
 # shellcheck disable=SC2317 # the functions are called by check
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# release-twice.sh VERSION: makes a release twice, from two clones of the last commit in different places, and compares every byte. Images are
-# linked anew for each; packages that Go has compiled before are not compiled again.
+# release-twice.sh VERSION: makes a release twice, from two clones of the last commit in different places, and compares
+# every byte. Images are linked anew for each; packages that Go has compiled before are not compiled again.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tool.sh NAME ARGUMENT…: runs a program that hack/tools pins, or hack/helm3 if NAME is helm. The program is built once and kept
-# outside of the tree, in a directory whose name depends on the pins, because the linter takes minutes to compile and `go tool`
-# would link it again for every clone.
-# tool.sh --path NAME: prints where the program is, for callers that run it many times.
+# tool.sh NAME ARGUMENT…: runs a program that hack/tools pins, or hack/helm3 if NAME is helm. The program is built a
+# single time and kept outside of the tree, in a directory whose name depends on the pins, because the linter takes
+# minutes to compile and `go tool` would link it again for every clone. tool.sh --path NAME: prints where the program
+# is, for callers that run it many times.
 set -euo pipefail
 
 path_only=false

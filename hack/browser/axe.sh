@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# axe.sh: prints where axe-core's script is, which finds what keeps people from using a page. It is fetched a single time, with npm,
-# and kept outside of the tree.
+# axe.sh: prints where axe-core's script is, which finds what keeps people from using a page. It is fetched a single
+# time, with npm, and kept outside of the tree.
 set -euo pipefail
 
 version=4.14.1

@@ -27,7 +27,8 @@ import (
 
 var (
 	pictures = flag.String("pictures", "", "directory for the pictures of the documentation; empty: none are taken")
-	looks    = flag.String("looks", "", "directory for a picture of each page, width and colour scheme; empty: none are taken")
+	looks    = flag.String("looks", "", "directory for a picture of each page, width and colour scheme; empty: none "+
+		"are taken")
 )
 
 // The pages that are looked at. The days' jobs are those of internal/history/page/pagetest.
@@ -38,9 +39,10 @@ const (
 	linux   = "set?cluster=6c1f8f8e-0b5e-4c55-9d55-1d2f3a4b5c6d&namespace=team-web&set=linux"
 )
 
-var pages = []string{"", gpu, linux, "jobs", "jobs?text=nothing+has+this+name", lost, harmful, "usage", "usage?by=job", "nowhere"}
+var pages = []string{"", gpu, linux, "jobs", "jobs?text=nothing+has+this+name", lost, harmful, "usage", "usage?by=job",
+	"nowhere"}
 
-// patience is how long anything may take on a machine that is busy with other tests.
+// Anything may take as long as patience on a machine that is busy with other tests.
 const patience = 6 * time.Minute
 
 var (
@@ -176,7 +178,7 @@ func (tab *tab) listen(event any) {
 	}
 }
 
-// errors returns what has gone wrong, and forgets it.
+// errors returns the errors so far, and forgets them.
 func (tab *tab) errors() (wrong []string) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()

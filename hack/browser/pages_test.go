@@ -35,7 +35,8 @@ func TestEveryPageSuitsPeopleAndScreens(t *testing.T) {
 				if wrong := tab.errors(); len(wrong) > 0 && page != "nowhere" { // a page that is not there is an error
 					t.Errorf("%s: %q", name, wrong)
 				}
-				if background := evaluate[string](t, tab, `getComputedStyle(document.body).backgroundColor`); (scheme == "dark") !=
+				if background := evaluate[string](t, tab,
+					`getComputedStyle(document.body).backgroundColor`); (scheme == "dark") !=
 					(background == "rgb(13, 17, 23)") {
 					t.Errorf("%s: the background is %s", name, background)
 				}
@@ -116,7 +117,8 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 	for range 40 {
 		tab.do(t, chromedp.KeyEvent(kb.Tab))
 		if !evaluate[bool](t, tab, outlined) {
-			t.Errorf("nobody sees that %q has the focus", evaluate[string](t, tab, `document.activeElement.outerHTML.slice(0, 200)`))
+			t.Errorf("nobody sees that %q has the focus",
+				evaluate[string](t, tab, `document.activeElement.outerHTML.slice(0, 200)`))
 		}
 		if evaluate[bool](t, tab, `document.activeElement.matches("#content tbody th a")`) {
 			break
@@ -135,7 +137,8 @@ func TestPagesAreWholeWithoutScripts(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		html, err := cdp.Call(ctx, target, dom.GetOuterHTML, dom.GetOuterHTMLParams{BackendNodeID: document.Root.BackendNodeID})
+		html, err := cdp.Call(ctx, target, dom.GetOuterHTML,
+			dom.GetOuterHTMLParams{BackendNodeID: document.Root.BackendNodeID})
 		return html.OuterHTML, err
 	})
 	if err != nil {

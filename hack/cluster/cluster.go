@@ -100,7 +100,8 @@ func takeLock(l layout) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close() // nothing was written
-		return nil, fmt.Errorf("another process is using the cluster in %s; wait for it or stop it with Ctrl-C: %w", l.dir,
+		return nil, fmt.Errorf("another process is using the cluster in %s; wait for it or stop it with Ctrl-C: %w",
+			l.dir,
 			err)
 	}
 	return lock, nil

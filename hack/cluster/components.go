@@ -30,7 +30,8 @@ func (c *Cluster) apiServer() component {
 	l := c.layout
 	return component{"kube-apiserver", c.program("kube-apiserver"), []string{
 		"--etcd-servers=http://" + hostPort("127.0.0.1", c.ports.etcdClient),
-		"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", c.ports.apiServer), "--advertise-address=" + c.nodeAddress,
+		"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", c.ports.apiServer),
+		"--advertise-address=" + c.nodeAddress,
 		"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),
 		"--client-ca-file=" + l.pki("ca.crt"),
 		"--kubelet-certificate-authority=" + l.pki("ca.crt"),
@@ -61,7 +62,8 @@ func (c *Cluster) clients() []component {
 func (c *Cluster) authenticated(name string, port int) []string {
 	kubeconfig := c.layout.userConfig(name)
 	return []string{
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		// As for the kubelet: bursts must not wait for client-side rate limits.
 		"--kube-api-qps=200", "--kube-api-burst=400",
@@ -80,7 +82,8 @@ func (c *Cluster) controllerManager() component {
 }
 
 func (c *Cluster) scheduler() component {
-	return component{"kube-scheduler", c.program("kube-scheduler"), c.authenticated("kube-scheduler", c.ports.scheduler)}
+	return component{"kube-scheduler", c.program("kube-scheduler"),
+		c.authenticated("kube-scheduler", c.ports.scheduler)}
 }
 
 func (c *Cluster) proxy() component {

@@ -18,7 +18,8 @@ func TestConfigurationFilesAreComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := l.nodes(portsFrom(20000))
-	for _, file := range []string{nodes[0].in("kubelet.yaml"), nodes[1].in("kubelet.yaml"), l.config("kube-proxy.yaml")} {
+	for _, file := range []string{nodes[0].in("kubelet.yaml"), nodes[1].in("kubelet.yaml"),
+		l.config("kube-proxy.yaml")} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +38,8 @@ func TestConfigurationFilesAreComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !json.Valid(content) || !strings.Contains(string(content), n.podCIDR) {
-			t.Errorf("CNI configuration of %s is not JSON, or has other addresses than %s:\n%s", n.name, n.podCIDR, content)
+			t.Errorf("CNI configuration of %s is not JSON, or has other addresses than %s:\n%s", n.name, n.podCIDR,
+				content)
 		}
 		if content, err = os.ReadFile(n.in("containerd.toml")); err != nil {
 			t.Fatal(err)

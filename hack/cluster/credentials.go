@@ -42,10 +42,12 @@ func writeServerCertificates(l layout, signer *authority, node net.IP) error {
 			name:      "kube-apiserver",
 			addresses: []net.IP{loopback, node, net.ParseIP(apiServiceAddress)},
 			names: []string{
-				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+				"kubernetes.default.svc.cluster.local",
 			},
 		},
-		"kubelet": {name: nodeName, addresses: []net.IP{loopback, node}, names: append([]string{"localhost"}, nodeNames...)},
+		"kubelet": {name: nodeName, addresses: []net.IP{loopback, node},
+			names: append([]string{"localhost"}, nodeNames...)},
 		// These two are for the API server as a client: of the kubelet and of aggregated APIs.
 		"apiserver-kubelet-client": {name: "apiserver-kubelet-client", groups: []string{"system:masters"}},
 		"front-proxy-client":       {name: "front-proxy-client"},
@@ -61,9 +63,11 @@ func writeServerCertificates(l layout, signer *authority, node net.IP) error {
 
 func writeKubeconfigs(l layout, signer *authority, apiServer string) error {
 	for file, who := range map[string]identity{
-		l.kubeconfig():                          {name: "admin", groups: []string{"system:masters"}},
-		l.userConfig("kubelet"):                 {name: "system:node:" + nodeNames[0], groups: []string{"system:nodes"}},
-		l.userConfig("kubelet-2"):               {name: "system:node:" + nodeNames[1], groups: []string{"system:nodes"}},
+		l.kubeconfig(): {name: "admin", groups: []string{"system:masters"}},
+		l.userConfig("kubelet"): {name: "system:node:" + nodeNames[0],
+			groups: []string{"system:nodes"}},
+		l.userConfig("kubelet-2"): {name: "system:node:" + nodeNames[1],
+			groups: []string{"system:nodes"}},
 		l.userConfig("kube-controller-manager"): {name: "system:kube-controller-manager"},
 		l.userConfig("kube-scheduler"):          {name: "system:kube-scheduler"},
 		l.userConfig("kube-proxy"):              {name: "system:kube-proxy"},

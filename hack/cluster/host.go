@@ -35,16 +35,16 @@ const cniPackage = "containernetworking-plugins"
 // network. Its errors say what to do.
 func Preflight(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() != 0 {
-		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run the same " +
-			"with sudo")
+		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run " +
+			"the same with sudo")
 	}
 	missing := missingPackages(lookProgram, cniPlugins)
 	if len(missing) == 0 {
 		return nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("missing: %s. They can only be installed automatically on Debian and systems derived from it; "+
-			"install them and try again",
+		return fmt.Errorf("missing: %s. They can only be installed automatically on Debian and systems derived "+
+			"from it; install them and try again",
 			strings.Join(missing, ", "))
 	}
 	return installPackages(ctx, progress, missing...)
@@ -107,8 +107,8 @@ func apt(ctx context.Context, progress io.Writer, arguments ...string) error {
 	return nil
 }
 
-// aptStatus returns what a status line of apt-get says, such as "dlstatus:2:41.3:Retrieving file 2 of 5 (3s remaining)"
-// or "pmstatus:runc:60:Installing runc (amd64)". Other lines say nothing.
+// aptStatus returns the message of a status line of apt-get, such as "dlstatus:2:41.3:Retrieving file 2 of 5 (3s
+// remaining)" or "pmstatus:runc:60:Installing runc (amd64)". Other lines say nothing.
 func aptStatus(line string) string {
 	fields := strings.SplitN(line, ":", 4)
 	if len(fields) < 4 || (fields[0] != "dlstatus" && fields[0] != "pmstatus") {
@@ -159,7 +159,7 @@ func lookProgram(name string) (string, error) {
 	return "", fmt.Errorf("find program %s: %w", name, err)
 }
 
-// run executes a program of the host and returns what it prints to stdout. Its error has stderr.
+// run executes a program of the host and returns its stdout. Its error has stderr.
 func run(ctx context.Context, program string, arguments ...string) (string, error) {
 	return outputOf(exec.CommandContext(ctx, program, arguments...))
 }
@@ -169,7 +169,8 @@ func outputOf(command *exec.Cmd) (string, error) {
 	command.Stdout, command.Stderr = &output, &complaint
 	if err := command.Run(); err != nil {
 		return output.String(), fmt.Errorf("%s %s: %w: %s",
-			filepath.Base(command.Path), strings.Join(command.Args[1:], " "), err, strings.TrimSpace(complaint.String()))
+			filepath.Base(command.Path), strings.Join(command.Args[1:], " "), err,
+			strings.TrimSpace(complaint.String()))
 	}
 	return output.String(), nil
 }

@@ -68,8 +68,8 @@ func mustNotOverlap(addresses []net.Addr) error {
 		for _, address := range addresses {
 			theirs, err := netip.ParsePrefix(address.String())
 			if err == nil && our.Overlaps(theirs.Masked()) {
-				return fmt.Errorf("this machine has the address %s, and the cluster would use %s; is another cluster running "+
-					"here?", theirs, our)
+				return fmt.Errorf("this machine has the address %s, and the cluster would use %s; is another cluster "+
+					"running here?", theirs, our)
 			}
 		}
 	}
@@ -96,8 +96,8 @@ func otherProxy(ctx context.Context, h host) error {
 		return fmt.Errorf("list nftables tables: %w", err)
 	}
 	if strings.Contains(tables, "table ip kube-proxy") {
-		return errors.New("another Kubernetes node runs on this machine (nftables has a table kube-proxy); stop it, or " +
-			"use its cluster with CLUSTER=current")
+		return errors.New("another Kubernetes node runs on this machine (nftables has a table kube-proxy); " +
+			"stop it, or use its cluster with CLUSTER=current")
 	}
 	return nil
 }

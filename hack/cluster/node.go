@@ -36,7 +36,8 @@ var nodeNames = []string{nodeName, nodeName + "-2"}
 // nodes returns both nodes, whether they run or not.
 func (l layout) nodes(p ports) []node {
 	return []node{
-		{name: nodeNames[0], podCIDR: "10.244.0.0/24", dir: l.state(), kubelet: p.kubelet, kubeletHealth: p.kubeletHealth},
+		{name: nodeNames[0], podCIDR: "10.244.0.0/24", dir: l.state(), kubelet: p.kubelet,
+			kubeletHealth: p.kubeletHealth},
 		{
 			name: nodeNames[1], podCIDR: "10.244.1.0/24", dir: l.in("2"), kubelet: p.secondKubelet,
 			kubeletHealth: p.secondKubeletHealth,
@@ -110,7 +111,8 @@ func (c *Cluster) importImage(ctx context.Context, n node, archive string) error
 	if err != nil {
 		return fmt.Errorf("load image onto node %s: %w", n.name, err)
 	}
-	command := exec.CommandContext(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images", "import",
+	command := exec.CommandContext(ctx, c.host.ctr, "--address", n.socket(), "--namespace", "k8s.io", "images",
+		"import",
 		"-")
 	command.Stdin = &metered{from: file, what: "image " + image, total: info.Size(), progress: c.progress.target}
 	if _, err := outputOf(command); err != nil {

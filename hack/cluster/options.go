@@ -109,8 +109,8 @@ func (p ports) mustBeFree() error {
 	} {
 		listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(use.port)))
 		if err != nil {
-			return fmt.Errorf("port %d, needed for %s, is in use; stop what uses it (see: ss -ltnp) or set %s to the first "+
-				"of %d free ports: %w",
+			return fmt.Errorf("port %d, needed for %s, is in use; stop what uses it (see: ss -ltnp) or set %s to "+
+				"the first of %d free ports: %w",
 				use.port, use.name, firstPortName, portCount, err)
 		}
 		if err := listener.Close(); err != nil {

@@ -164,8 +164,8 @@ func poll(ctx context.Context, limit time.Duration, done func() bool) error {
 		func(context.Context) (bool, error) { return done(), nil })
 }
 
-// startTime returns when a process started, in clock ticks since boot. It fails if there is no such process or it is a
-// zombie.
+// startTime returns the time at which a process started, in clock ticks since boot. It fails if there is no such
+// process or it is a zombie.
 func startTime(pid int) (uint64, error) {
 	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

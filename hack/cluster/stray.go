@@ -16,7 +16,8 @@ func removeStrayFiles(l layout) error {
 	}
 	// Children before parents. Directories that others use are not empty and stay.
 	for _, directory := range []string{
-		"/var/lib/cni/results", "/var/lib/cni", "/var/log/containers", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet",
+		"/var/lib/cni/results", "/var/lib/cni", "/var/log/containers", "/var/lib/kubelet/device-plugins",
+		"/var/lib/kubelet",
 		"/run/containerd/s", "/run/containerd",
 	} {
 		_ = os.Remove(directory)

@@ -106,7 +106,8 @@ func encode(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 		return nil, err
 	}
 	if len(compact) > maxSize {
-		return nil, fmt.Errorf("%d bytes as JSON, at most %d are allowed so that it can be applied", len(compact), maxSize)
+		return nil, fmt.Errorf("%d bytes as JSON, at most %d are allowed so that it can be applied", len(compact),
+			maxSize)
 	}
 	return encoded, nil
 }

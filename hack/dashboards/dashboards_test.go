@@ -7,7 +7,8 @@ func TestLoadReadsTheChartsDashboards(t *testing.T) {
 	if err != nil || len(boards) != 3 {
 		t.Fatalf("%d boards, %v; want three", len(boards), err)
 	}
-	if b := boards[0]; b.Name != "controller" || b.Title == "" || len(b.Panels) == 0 || b.Panels[0].Targets[0].Expr == "" {
+	if b := boards[0]; b.Name != "controller" || b.Title == "" || len(b.Panels) == 0 ||
+		b.Panels[0].Targets[0].Expr == "" {
 		t.Errorf("read %+v", b)
 	}
 	if _, err := Load(t.TempDir()); err == nil {

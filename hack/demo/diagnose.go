@@ -14,8 +14,8 @@ import (
 // diagnoseLimit bounds all questions together, because the cluster may no longer answer.
 const diagnoseLimit = 20 * time.Second
 
-// diagnose prints what somebody would look at first after a failure. It leaves out what it can't find out. The caller reports the
-// failure itself, at the very end, where it is seen.
+// diagnose prints what somebody would look at first after a failure. It leaves out what it can't find out. The caller
+// reports the failure itself, at the very end, where it is seen.
 func (d *demo) diagnose() {
 	if d.site == nil {
 		return
@@ -28,7 +28,8 @@ func (d *demo) diagnose() {
 		arguments []string
 	}{
 		{"scale set, listener and runners", 20, []string{
-			"get", "autoscalingrunnersets,autoscalinglisteners,ephemeralrunnersets,ephemeralrunners", "-A", "--ignore-not-found",
+			"get", "autoscalingrunnersets,autoscalinglisteners,ephemeralrunnersets,ephemeralrunners", "-A",
+			"--ignore-not-found",
 		}},
 		{"conditions of the scale set", 20, []string{
 			"get", "autoscalingrunnersets", "-n", runnerNamespace, "-o",
@@ -38,8 +39,10 @@ func (d *demo) diagnose() {
 		{"last warnings", 10, []string{
 			"get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp", "--no-headers",
 		}},
-		{"end of the manager's log", 15, []string{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/component=controller-manager", "--tail=15"}},
-		{"end of the listener's log", 15, []string{"logs", "-n", site.SystemNamespace, "-l", "app.kubernetes.io/component=runner-scale-set-listener", "--tail=15"}},
+		{"end of the manager's log", 15, []string{"logs", "-n", site.SystemNamespace, "-l",
+			"app.kubernetes.io/component=controller-manager", "--tail=15"}},
+		{"end of the listener's log", 15, []string{"logs", "-n", site.SystemNamespace, "-l",
+			"app.kubernetes.io/component=runner-scale-set-listener", "--tail=15"}},
 	} {
 		output, err := d.site.Kubectl(ctx, question.arguments...)
 		if err == nil && strings.TrimSpace(output) != "" {
@@ -60,7 +63,8 @@ func (d *demo) diagnoseGitHub(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState, installation.Shorten(installation.LeftOnGitHub(snapshot, true), 10))
+	d.screen.say("\n--- on GitHub: jobs %v; %s", snapshot.JobsByState,
+		installation.Shorten(installation.LeftOnGitHub(snapshot, true), 10))
 	requests, err := d.site.Control.Requests(ctx)
 	if err != nil {
 		return
@@ -75,7 +79,8 @@ func refused(requests []fakegithub.LogEntry, most int) []string {
 	var lines []string
 	for _, request := range requests {
 		if request.Status >= 400 {
-			lines = append(lines, fmt.Sprintf("%s %d %s %s", request.Time.Format(time.TimeOnly), request.Status, request.Method, request.Path))
+			lines = append(lines, fmt.Sprintf("%s %d %s %s", request.Time.Format(time.TimeOnly), request.Status,
+				request.Method, request.Path))
 		}
 	}
 	return lines[max(0, len(lines)-most):]

@@ -15,7 +15,8 @@ func (d *demo) introduce() {
 	}
 	d.screen.say("Harrier runs %d jobs of a simulated GitHub %s.", jobCount, where)
 	if !d.settings.current {
-		d.screen.say("The first run builds Kubernetes, which takes 6 to 9 minutes on two cores; later ones take about a minute.")
+		d.screen.say("The first run builds Kubernetes, which takes 6 to 9 minutes on two cores; later ones take " +
+			"about a minute.")
 	}
 	d.screen.say("Ctrl-C ends it and cleans up.\n")
 }
@@ -32,8 +33,10 @@ func (d *demo) explain(failed bool) {
 	lines = append(lines,
 		"  kubectl get autoscalingrunnersets,ephemeralrunnersets,ephemeralrunners -A",
 		"  kubectl get pods -A --watch",
-		fmt.Sprintf("  kubectl logs -n %s -l app.kubernetes.io/component=controller-manager --follow", site.SystemNamespace),
-		fmt.Sprintf("  kubectl exec -n %s deployment/%s-gha-rs-controller -- /manager doctor", site.SystemNamespace, site.ControllerName),
+		fmt.Sprintf("  kubectl logs -n %s -l app.kubernetes.io/component=controller-manager --follow",
+			site.SystemNamespace),
+		fmt.Sprintf("  kubectl exec -n %s deployment/%s-gha-rs-controller -- /manager doctor", site.SystemNamespace,
+			site.ControllerName),
 	)
 	if !failed {
 		lines = append(lines, d.questions()...)
@@ -45,12 +48,14 @@ func (d *demo) explain(failed bool) {
 func (d *demo) questions() []string {
 	reach, github := "", d.site.Control.BaseURL
 	if d.settings.current { // this process's port-forward ends with it
-		reach, github = fmt.Sprintf("  kubectl port-forward -n %s service/github 8090:%s &", githubNamespace, githubPort), "localhost:8090"
+		reach, github = fmt.Sprintf("  kubectl port-forward -n %s service/github 8090:%s &", githubNamespace,
+			githubPort), "localhost:8090"
 	}
 	return []string{
 		"",
 		"To open the page of what became of jobs, at http://localhost:8091/, and to have the same as text:",
-		fmt.Sprintf("  kubectl port-forward -n %s service/%s-gha-rs-controller-history 8091:80 &", site.SystemNamespace, site.ControllerName),
+		fmt.Sprintf("  kubectl port-forward -n %s service/%s-gha-rs-controller-history 8091:80 &", site.SystemNamespace,
+			site.ControllerName),
 		"  go run ./cmd/kubectl-harrier report --by workflow",
 		"",
 		"To read the metrics of manager and listener:",
@@ -65,8 +70,10 @@ func (d *demo) questions() []string {
 
 // metricsCommand returns a command that reads metrics through the API server, which reaches every pod.
 func metricsCommand(component string) string {
-	pod := fmt.Sprintf("$(kubectl get pods -n %s -l app.kubernetes.io/component=%s -o jsonpath='{.items[0].metadata.name}')", site.SystemNamespace, component)
-	return fmt.Sprintf(`  kubectl get --raw "/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics"`, site.SystemNamespace, pod)
+	pod := fmt.Sprintf("$(kubectl get pods -n %s -l app.kubernetes.io/component=%s -o "+
+		"jsonpath='{.items[0].metadata.name}')", site.SystemNamespace, component)
+	return fmt.Sprintf(`  kubectl get --raw "/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics"`,
+		site.SystemNamespace, pod)
 }
 
 func (d *demo) stopCommand() string {

@@ -1,6 +1,7 @@
-// Command demo shows the product at work: it starts a Kubernetes cluster of one node on this machine (hack/cluster) with a
-// simulated GitHub beside it, installs both charts, queues 20 jobs, shows how runners come and go, measures that, uninstalls
-// everything and checks that nothing is left. If anything is not as expected, it prints the reason and exits with 1.
+// Command demo shows the product at work: it starts a Kubernetes cluster of one node on this machine (hack/cluster)
+// with a simulated GitHub beside it, installs both charts, queues 20 jobs, shows how runners come and go, measures
+// that, uninstalls everything and checks that nothing is left. If anything is not as expected, it prints the reason and
+// exits with 1.
 //
 //	make demo                     needs root on Debian; installs the packages that are missing
 //	make demo KEEP=1              leaves everything running and says how to look at it; make demo-down removes it
@@ -8,7 +9,7 @@
 //	                              uses the cluster of the current kubeconfig context; make image push IMG=… pushes the images
 //	                              that it pulls: the product as IMG, GitHub and runner as IMG-demo
 //
-// Ctrl-C ends it and cleans up. A second one ends it at once; make demo-down then cleans up.
+// Ctrl-C ends it and cleans up. A second one ends it immediately; make demo-down then cleans up.
 package main
 
 import (
@@ -69,15 +70,16 @@ func start(ctx context.Context, arguments []string) error {
 	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx) // says more than the error of the interrupted step
 		d.settings.keep = false
-		d.screen.say("Interrupted: cleaning up. A second Ctrl-C ends at once; make demo-down then removes what is left.")
+		d.screen.say("Interrupted: cleaning up. A second Ctrl-C ends at once; make demo-down then removes what " +
+			"is left.")
 	case err != nil:
 		d.diagnose()
 	}
 	return errors.Join(err, d.close(err != nil))
 }
 
-// everything makes the site and runs the demonstration on it. If the site could be made only in part, it is kept for close to
-// remove.
+// everything makes the site and runs the demonstration on it. If the site could be made only in part, it is kept for
+// close to remove.
 func (d *demo) everything(ctx context.Context) error {
 	var err error
 	if d.settings.current {
@@ -94,7 +96,9 @@ func (d *demo) everything(ctx context.Context) error {
 
 func down(ctx context.Context, s *screen, set settings) error {
 	if set.current {
-		return s.step("removing the demonstration from the current cluster", func(io.Writer) error { return removeCurrent(ctx) })
+		return s.step("removing the demonstration from the current cluster", func(io.Writer) error {
+			return removeCurrent(ctx)
+		})
 	}
 	return s.step("removing the cluster on this machine", func(progress io.Writer) error {
 		return cluster.Remove(ctx, cluster.Options{Progress: progress})

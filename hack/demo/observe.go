@@ -74,8 +74,8 @@ func (o *observer) look(ctx context.Context) (fakegithub.Snapshot, error) {
 	return snapshot, nil
 }
 
-// countJobs counts jobs by state. Acquired and assigned jobs, which come from different flows, both wait for a runner and are
-// counted together.
+// countJobs counts jobs by state. Acquired and assigned jobs, which come from different flows, both wait for a runner
+// and are counted together.
 func countJobs(byState map[fakegithub.JobState]int) counts {
 	return counts{
 		queued:   byState["queued"],
@@ -106,13 +106,14 @@ func (o *observer) latest() counts {
 	return o.counts
 }
 
-// table is what the screen draws while jobs run.
+// table returns the lines that the screen draws while jobs run.
 func (o *observer) table() []string { return o.latest().rows() }
 
 func (c counts) rows() []string {
 	return []string{
 		"",
-		fmt.Sprintf("    jobs     %3d queued   %3d assigned   %3d running   %3d done", c.queued, c.assigned, c.running, c.done),
+		fmt.Sprintf("    jobs     %3d queued   %3d assigned   %3d running   %3d done", c.queued, c.assigned, c.running,
+			c.done),
 		fmt.Sprintf("    runners  %3d pending  %3d running", c.pending, c.up),
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// percentile returns the smallest measured value that at least the given share of all values does not exceed (nearest rank), zero
-// if nothing was measured.
+// percentile returns the smallest measured value that at least the given share of all values does not exceed (nearest
+// rank), zero if nothing was measured.
 func percentile(values []time.Duration, share float64) time.Duration {
 	if len(values) == 0 {
 		return 0

@@ -45,9 +45,11 @@ func TestDurationsSpreadFromShortestToLongest(t *testing.T) {
 func TestTheSummaryIsTheLedgers(t *testing.T) {
 	noon := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	job := func(wait time.Duration, result, cause string) ledger.Job {
-		return ledger.Job{Queued: noon, Assigned: noon.Add(time.Second), Started: noon.Add(wait), Finished: noon.Add(time.Hour), Result: result, LostCause: cause}
+		return ledger.Job{Queued: noon, Assigned: noon.Add(time.Second), Started: noon.Add(wait),
+			Finished: noon.Add(time.Hour), Result: result, LostCause: cause}
 	}
-	got := pastOf([]ledger.Job{job(3*time.Second, "succeeded", ""), job(5*time.Second, "succeeded", ""), job(9*time.Second, "Unknown", "Evicted"), {Queued: noon}})
+	got := pastOf([]ledger.Job{job(3*time.Second, "succeeded", ""), job(5*time.Second, "succeeded", ""),
+		job(9*time.Second, "Unknown", "Evicted"), {Queued: noon}})
 	want := []string{
 		"",
 		"  the ledger knows 4 jobs of 2 to 15 s: 1 Unknown, 2 succeeded; lost 1 Evicted",
@@ -64,7 +66,8 @@ func TestTheSummaryIsTheLedgers(t *testing.T) {
 }
 
 func TestCountJobsFoldsBothFlows(t *testing.T) {
-	got := countJobs(map[fakegithub.JobState]int{"queued": 1, "acquired": 2, "assigned": 3, "running": 4, "completed": 5})
+	got := countJobs(map[fakegithub.JobState]int{"queued": 1, "acquired": 2, "assigned": 3, "running": 4,
+		"completed": 5})
 	want := counts{queued: 1, assigned: 5, running: 4, done: 5}
 	if got != want {
 		t.Errorf("counts are %+v, want %+v", got, want)

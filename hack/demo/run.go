@@ -24,8 +24,8 @@ type demo struct {
 	emptied time.Duration
 }
 
-// run shows the product's whole life cycle: installed, under a burst of jobs, idle again, uninstalled. Its error names the first
-// thing that was not as expected.
+// run shows the product's whole life cycle: installed, under a burst of jobs, idle again, uninstalled. Its error names
+// the first thing that was not as expected.
 func (d *demo) run(ctx context.Context) error {
 	for _, step := range []struct {
 		name string
@@ -89,7 +89,7 @@ func (d *demo) awaitSession(ctx context.Context) error {
 	})
 }
 
-// runJobs queues all jobs at once and waits for the last one to complete.
+// runJobs queues all jobs together and waits for the last one to complete.
 func (d *demo) runJobs(ctx context.Context) error {
 	d.screen.show(d.observer.table)
 	_, err := d.site.Control.QueueJobs(ctx, fakegithub.JobRequest{
@@ -103,7 +103,8 @@ func (d *demo) runJobs(ctx context.Context) error {
 			return "", err
 		}
 		if counts := d.observer.latest(); counts.done < jobCount {
-			return fmt.Sprintf("%d of %d are done, %d run, %d wait", counts.done, jobCount, counts.running, counts.queued+counts.assigned), nil
+			return fmt.Sprintf("%d of %d are done, %d run, %d wait", counts.done, jobCount, counts.running,
+				counts.queued+counts.assigned), nil
 		}
 		return "", nil
 	})
@@ -120,8 +121,8 @@ func (d *demo) runJobs(ctx context.Context) error {
 	return nil
 }
 
-// askLedger reads what the ledger knows, once that is how all jobs ended: it is told by the same status of runners that the cluster
-// forgets with them.
+// askLedger reads what the ledger knows, as soon as it knows how all jobs ended: it learns that from the same status of
+// runners that the cluster forgets with them.
 func (d *demo) askLedger(ctx context.Context) error {
 	from, err := ledger.Find(ctx, d.observer.client, d.observer.config, site.SystemNamespace)
 	if err != nil {
@@ -139,12 +140,13 @@ func (d *demo) askLedger(ctx context.Context) error {
 	})
 }
 
-// durations returns the durations of count jobs, from the shortest to the longest in equal steps, so that every run has the same
-// work.
+// durations returns the durations of count jobs, from the shortest to the longest in equal steps, so that every run has
+// the same work.
 func durations(count int) []fakegithub.Duration {
 	spread := make([]fakegithub.Duration, count)
 	for i := range spread {
-		spread[i] = fakegithub.Duration(shortestJob + (longestJob-shortestJob)*time.Duration(i)/time.Duration(max(count-1, 1)))
+		spread[i] = fakegithub.Duration(shortestJob +
+			(longestJob-shortestJob)*time.Duration(i)/time.Duration(max(count-1, 1)))
 	}
 	return spread
 }
@@ -164,7 +166,8 @@ func (d *demo) awaitNoRunners(ctx context.Context) error {
 	return err
 }
 
-// report prints what the ledger says. It fails if GitHub saw something that must never happen, such as a job that was cut short.
+// report prints what the ledger says. It fails if GitHub saw something that must never happen, such as a job that was
+// cut short.
 func (d *demo) report(ctx context.Context) error {
 	snapshot, err := d.observer.look(ctx)
 	if err != nil {
@@ -181,12 +184,13 @@ func (d *demo) report(ctx context.Context) error {
 		d.screen.say("%s", line)
 	}
 	d.screen.say("  last job completed → no runner left: %s", seconds(d.emptied))
-	d.screen.say("  left after the jobs: on GitHub the scale set %s and no runner; in the cluster no EphemeralRunner, runner pod or JIT Secret", scaleSetName)
+	d.screen.say("  left after the jobs: on GitHub the scale set %s and no runner; in the cluster no "+
+		"EphemeralRunner, runner pod or JIT Secret", scaleSetName)
 	d.screen.say("")
 	return nil
 }
 
-// uninstall removes the scale set first, because the controller is what removes it from GitHub.
+// uninstall removes the scale set first, because the controller removes it from GitHub.
 func (d *demo) uninstall(ctx context.Context) error {
 	if err := d.site.Uninstall(ctx, scaleSetName, runnerNamespace); err != nil {
 		return err
@@ -200,8 +204,8 @@ func (d *demo) uninstall(ctx context.Context) error {
 	return d.site.AwaitUninstalled(ctx, d.observer.client, site.SystemNamespace, runnerNamespace)
 }
 
-// close removes the site, or gives it up if it is to stay. It works after an interruption as well, because it has a deadline of
-// its own.
+// close removes the site, or gives it up if it is to stay. It works after an interruption as well, because it has a
+// deadline of its own.
 func (d *demo) close(failed bool) error {
 	if d.site == nil {
 		return nil

@@ -11,12 +11,12 @@ import (
 
 const (
 	redrawEvery = 100 * time.Millisecond
-	// noteEvery is how often a log gets a line about the current step.
+	// A log gets a line about the current step every noteEvery.
 	noteEvery = 5 * time.Second
 )
 
-// screen shows the steps. On a terminal, finished steps stay above the current one, which is redrawn; elsewhere it prints plain
-// lines.
+// screen shows the steps. On a terminal, finished steps stay above the current one, which is redrawn; elsewhere it
+// prints plain lines.
 type screen struct {
 	out  io.Writer
 	live bool
@@ -29,7 +29,7 @@ type screen struct {
 	note    string
 	// table is drawn below the current step. Nil means none.
 	table func() []string
-	// drawn is how many lines are to be erased before the next drawing.
+	// drawn is the number of lines to be erased before the next drawing.
 	drawn     int
 	lastNoted time.Time
 }
@@ -134,7 +134,8 @@ func (s *screen) drawPlain() {
 		note = squeeze(s.table())
 	}
 	s.lastNoted = time.Now()
-	s.print("%s", strings.TrimSuffix(fmt.Sprintf("demo: %s (%s): %s", s.current, seconds(time.Since(s.begin)), note), ": "))
+	s.print("%s", strings.TrimSuffix(fmt.Sprintf("demo: %s (%s): %s", s.current, seconds(time.Since(s.begin)), note),
+		": "))
 }
 
 // squeeze joins the lines of a table into one.

@@ -57,7 +57,8 @@ func TestLiveScreenErasesWhatItDrew(t *testing.T) {
 	}
 	s.draw()
 	first := out.String()
-	if lines := strings.Count(first, "\n"); lines != 4 || strings.Contains(first, "\x1b[") || !strings.Contains(first, "last note") {
+	if lines := strings.Count(first, "\n"); lines != 4 || strings.Contains(first, "\x1b[") ||
+		!strings.Contains(first, "last note") {
 		t.Errorf("first drawing: %q", first)
 	}
 	for line := range strings.Lines(first) {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Sizes of the demonstration. There may be as many runners as jobs, so that the product is measured and not a queue of jobs.
+// Sizes of the demonstration. There may be as many runners as jobs, so that the product is measured and not a queue of
+// jobs.
 const (
 	jobCount    = 20
 	maxRunners  = jobCount
@@ -40,7 +41,8 @@ type settings struct {
 	keep bool
 	// current uses the cluster of the current kubeconfig context instead of starting one.
 	current bool
-	// image is the product's, in a registry that the current cluster can pull from, or on its nodes if it is called localhost/….
+	// image is the product's, in a registry that the current cluster can pull from, or on its nodes if it is called
+	// localhost/….
 	image string
 	// plain writes lines instead of redrawing a table.
 	plain bool
@@ -59,13 +61,16 @@ func readSettings() (settings, error) {
 	case "current":
 		s.current = true
 	default:
-		return s, fmt.Errorf("CLUSTER=%q: leave it empty for a cluster on this machine, or use CLUSTER=current", cluster)
+		return s, fmt.Errorf("CLUSTER=%q: leave it empty for a cluster on this machine, or use CLUSTER=current",
+			cluster)
 	}
 	if s.current && s.image == "" {
-		return s, errors.New("CLUSTER=current needs IMG=…, an image that the cluster can pull: make image push IMG=registry/repository:tag pushes it; docs/quickstart.md says what it is with kind")
+		return s, errors.New("CLUSTER=current needs IMG=…, an image that the cluster can pull: make image push " +
+			"IMG=registry/repository:tag pushes it; docs/quickstart.md says what it is with kind")
 	}
 	if !s.current && s.image != "" {
-		return s, errors.New("IMG=… is for CLUSTER=current; the cluster on this machine gets images built from this tree")
+		return s, errors.New("IMG=… is for CLUSTER=current; the cluster on this machine gets images built from " +
+			"this tree")
 	}
 	root, err := os.Getwd()
 	if err != nil {

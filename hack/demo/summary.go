@@ -12,18 +12,19 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
 )
 
-// past is what the ledger knows of jobs.
+// past has what the ledger knows of jobs.
 type past struct {
 	jobs, ended int
-	// results and causes are how many ended with each result, and were lost to each cause.
+	// results and causes have the numbers of jobs that ended with each result, and were lost to each cause.
 	results, causes map[string]int
-	// waited is how long each job waited in all, and byPhase for each phase. The ledger has whole seconds.
+	// waited has the whole wait of each job, and byPhase the wait for each phase. The ledger has whole seconds.
 	waited  []time.Duration
 	byPhase map[string][]time.Duration
 }
 
 func pastOf(jobs []ledger.Job) past {
-	p := past{jobs: len(jobs), results: map[string]int{}, causes: map[string]int{}, byPhase: map[string][]time.Duration{}}
+	p := past{jobs: len(jobs), results: map[string]int{}, causes: map[string]int{},
+		byPhase: map[string][]time.Duration{}}
 	for i := range jobs {
 		job := &jobs[i]
 		if !job.Finished.IsZero() {
@@ -47,11 +48,13 @@ func pastOf(jobs []ledger.Job) past {
 
 func (p past) lines() []string {
 	spread := func(what string, values []time.Duration) string {
-		return fmt.Sprintf("  %-24s p50 %3.0f s   p95 %3.0f s", what, percentile(values, 0.5).Seconds(), percentile(values, 0.95).Seconds())
+		return fmt.Sprintf("  %-24s p50 %3.0f s   p95 %3.0f s", what, percentile(values, 0.5).Seconds(),
+			percentile(values, 0.95).Seconds())
 	}
 	lines := []string{
 		"",
-		fmt.Sprintf("  the ledger knows %d jobs of %.0f to %.0f s: %s; lost %s", p.jobs, shortestJob.Seconds(), longestJob.Seconds(),
+		fmt.Sprintf("  the ledger knows %d jobs of %.0f to %.0f s: %s; lost %s", p.jobs, shortestJob.Seconds(),
+			longestJob.Seconds(),
 			counted(p.results), counted(p.causes)),
 		spread("waited for a runner", p.waited),
 	}
@@ -80,7 +83,8 @@ func badJobs(jobs []fakegithub.Job) []string {
 	var bad []string
 	for _, job := range jobs {
 		if job.Result != "succeeded" {
-			bad = append(bad, fmt.Sprintf("job %d %s %q on runner %q", job.RequestID, job.State, job.Result, job.Runner))
+			bad = append(bad, fmt.Sprintf("job %d %s %q on runner %q", job.RequestID, job.State, job.Result,
+				job.Runner))
 		}
 	}
 	return bad

@@ -70,7 +70,8 @@ func TestAnArchiveHasTheImageUnderItsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1.Config{
-		Entrypoint: []string{"/opt/deep/program"}, User: "65532:65532", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"},
+		Entrypoint: []string{"/opt/deep/program"}, User: "65532:65532",
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"},
 		Labels: map[string]string{
 			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.version": "1.2.3",
 			"org.opencontainers.image.revision": "abc",

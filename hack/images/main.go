@@ -120,7 +120,8 @@ func parseArchitectures(list string) ([]string, error) {
 	chosen := strings.Split(list, ",")
 	for _, architecture := range chosen {
 		if !slices.Contains(supported, architecture) {
-			return nil, fmt.Errorf("architecture %q: there are images for %s", architecture, strings.Join(supported, " and "))
+			return nil, fmt.Errorf("architecture %q: there are images for %s", architecture,
+				strings.Join(supported, " and "))
 		}
 	}
 	return chosen, nil

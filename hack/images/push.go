@@ -84,7 +84,8 @@ func push(ctx context.Context, index v1.ImageIndex, destination name.Tag) error 
 	err := <-done
 	if refused, ok := errors.AsType[*transport.Error](err); ok &&
 		(refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
-		return fmt.Errorf("%w; log in as a user who may push there: docker login %s writes the file that is read here", err,
+		return fmt.Errorf("%w; log in as a user who may push there: docker login %s writes the file that is read here",
+			err,
 			destination.RegistryStr())
 	}
 	return err

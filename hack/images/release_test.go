@@ -15,7 +15,8 @@ import (
 func TestVersionsOfReleases(t *testing.T) {
 	for _, version := range []string{"", "dev", "v1.2.3", "1.2", "01.2.3", "1.2.3+build", "1.2.3-", "1.2.3; rm -r .",
 		"1.2.3\n"} {
-		if err := release(t.Context(), version, t.TempDir()); err == nil || !strings.Contains(err.Error(), "VERSION is") {
+		if err := release(t.Context(), version, t.TempDir()); err == nil ||
+			!strings.Contains(err.Error(), "VERSION is") {
 			t.Errorf("version %q: %v", version, err)
 		}
 	}

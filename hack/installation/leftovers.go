@@ -68,7 +68,8 @@ func Describe(objects ...metav1.PartialObjectMetadata) []string {
 func LeftOnGitHub(snapshot fakegithub.Snapshot, setsToo bool) []string {
 	var left []string
 	for _, runner := range snapshot.Runners {
-		left = append(left, fmt.Sprintf("runner %s on GitHub (online %t, busy %t)", runner.Name, runner.Online, runner.Busy))
+		left = append(left, fmt.Sprintf("runner %s on GitHub (online %t, busy %t)", runner.Name, runner.Online,
+			runner.Busy))
 	}
 	if !setsToo {
 		return left

@@ -23,12 +23,12 @@ type Tools struct {
 	Kubeconfig string
 }
 
-// Kubectl runs kubectl and returns what it prints to stdout. Its error has what kubectl has written to stderr.
+// Kubectl runs kubectl and returns its stdout. Its error has what kubectl has written to stderr.
 func (t Tools) Kubectl(ctx context.Context, arguments ...string) (string, error) {
 	return t.run(ctx, "kubectl", arguments)
 }
 
-// Helm runs helm and returns what it prints to stdout. Its error has what helm has written to stderr.
+// Helm runs helm and returns its stdout. Its error has what helm has written to stderr.
 func (t Tools) Helm(ctx context.Context, arguments ...string) (string, error) {
 	return t.run(ctx, "helm", arguments)
 }

@@ -167,7 +167,8 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		fmt.Printf("%-36s %5.1f ms, at most %5.1f ms, with %5.1f ms of a CPU\n", question.name, milliseconds(took[times/2]),
+		fmt.Printf("%-36s %5.1f ms, at most %5.1f ms, with %5.1f ms of a CPU\n", question.name,
+			milliseconds(took[times/2]),
 			milliseconds(took[times-1]), milliseconds((cpu()-used)/times))
 	}
 	return nil

@@ -38,7 +38,8 @@ const (
 func main() {
 	tests := flag.String("tests", "",
 		"packages whose tests have to notice (default: those below the parent directory, if that is a package)")
-	limit := flag.Duration("timeout", 3*time.Minute, "time for the tests; a change that makes them take longer is noticed")
+	limit := flag.Duration("timeout", 3*time.Minute,
+		"time for the tests; a change that makes them take longer is noticed")
 	workers := flag.Int("workers", 2, "changes that are tested at a time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -96,7 +97,8 @@ func mutate(ctx context.Context, target, tests string, limit time.Duration, work
 	for _, each := range outcomes {
 		count[each]++
 	}
-	fmt.Printf("%s: %d of %d changes noticed, %d did not compile\n", target, count[killed], count[killed]+count[survived],
+	fmt.Printf("%s: %d of %d changes noticed, %d did not compile\n", target, count[killed],
+		count[killed]+count[survived],
 		count[invalid])
 	return nil
 }
@@ -164,7 +166,7 @@ func try(ctx context.Context, m mutant, tests string, limit time.Duration) (outc
 	return survived, nil
 }
 
-// test runs the tests until the first failure and returns what they print.
+// test runs the tests until the first failure and returns their output.
 func test(ctx context.Context, overlay, tests string, limit time.Duration) (string, error) {
 	command := exec.CommandContext(ctx, "go", "test", "-overlay="+
 		overlay, "-vet=off", "-failfast", "-timeout", limit.String(), tests)

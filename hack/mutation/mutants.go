@@ -46,7 +46,8 @@ func mutantsOf(file string, source []byte) ([]mutant, error) {
 	replace := func(from token.Pos, length int, text string) {
 		position := files.Position(from)
 		found = append(found, mutant{
-			file: file, line: position.Line, column: position.Column, offset: position.Offset, length: length, text: text,
+			file: file, line: position.Line, column: position.Column, offset: position.Offset, length: length,
+			text:   text,
 			before: string(source[position.Offset : position.Offset+length]),
 		})
 	}

@@ -66,8 +66,10 @@ func run(ctx context.Context, address string) error {
 	lines := bufio.NewScanner(os.Stdin)
 	for number := 1; lines.Scan(); number++ {
 		at := time.Now()
-		job := ledger.Job{RunnerUID: fmt.Sprintf("line-%d", number), Cluster: pagetest.Name, Namespace: "team-web", Set: "linux",
-			Runner: fmt.Sprintf("linux-line%d", number), At: at, Started: at, Repository: "acme/web", Name: lines.Text()}
+		job := ledger.Job{RunnerUID: fmt.Sprintf("line-%d", number), Cluster: pagetest.Name, Namespace: "team-web",
+			Set:    "linux",
+			Runner: fmt.Sprintf("linux-line%d", number), At: at, Started: at, Repository: "acme/web",
+			Name: lines.Text()}
 		if err := store.Put(ctx, []ledger.Job{job}); err != nil {
 			return err
 		}

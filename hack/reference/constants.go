@@ -13,11 +13,11 @@ import (
 // lists are the files of the API package whose constants users see.
 var lists = []struct{ file, prefix, title, intro string }{
 	{"conditions.go", "Condition", "Conditions",
-		"Types of `status.conditions` of the four kinds. Each has a status, a reason, a message with cause and next step, " +
-			"the generation it is about, and the time it changed."},
+		"Types of `status.conditions` of the four kinds. Each has a status, a reason, a message with cause and " +
+			"next step, the generation it is about, and the time it changed."},
 	{"reasons.go", "Reason", "Reasons",
-		"The reasons by which programs decide; your alerts may, too. A condition can have others: the pod's own, such as " +
-			"`ImagePullBackOff`, and words for an ordinary state, such as `Listening`."},
+		"The reasons by which programs decide; your alerts may, too. A condition can have others: the pod's own, " +
+			"such as `ImagePullBackOff`, and words for an ordinary state, such as `Listening`."},
 }
 
 // writeConstants appends a table of each list.

@@ -76,7 +76,8 @@ func columns(defined []apiextensionsv1.CustomResourceColumnDefinition) [][]strin
 		if column.Priority > 0 {
 			note = "with `-o wide`"
 		}
-		rows = append(rows, []string{strings.ToUpper(column.Name), code(strings.TrimPrefix(column.JSONPath, ".")), note})
+		rows = append(rows, []string{strings.ToUpper(column.Name), code(strings.TrimPrefix(column.JSONPath, ".")),
+			note})
 	}
 	return rows
 }
@@ -124,7 +125,8 @@ func (d descriptions) below(kind, path string, field apiextensionsv1.JSONSchemaP
 		found = object{path: path + ".NAME", schema: *field.AdditionalProperties.Schema}
 	}
 	// An object that may contain anything has properties only for its limits.
-	if len(found.schema.Properties) == 0 || summed(found.schema) || ptr.Deref(found.schema.XPreserveUnknownFields, false) {
+	if len(found.schema.Properties) == 0 || summed(found.schema) ||
+		ptr.Deref(found.schema.XPreserveUnknownFields, false) {
 		return object{}, ""
 	}
 	content := fingerprint(found.schema)

@@ -65,8 +65,8 @@ func flags() (string, error) {
 		fmt.Fprintf(page, "\n## manager %s\n", command)
 		table(page, []string{"flag", "type", "default", ""}, rows)
 	}
-	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, and with "+
-		"%d if they could not do their work.\n",
+	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, "+
+		"and with %d if they could not do their work.\n",
 		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
 	var usage bytes.Buffer
 	_, err := history.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage)

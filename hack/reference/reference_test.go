@@ -104,8 +104,8 @@ func TestMeaning(t *testing.T) {
 }
 
 func TestParseUsage(t *testing.T) {
-	const usage = "Usage of x:\n  -n string\n    \tits name (default \"all\")\n  -old value\n    \taccepted for ARC's command lines and ignored\n" +
-		"  -v\tsay more\n  -wait duration\n    \thow long (default 10s)\n"
+	const usage = "Usage of x:\n  -n string\n    \tits name (default \"all\")\n  -old value\n    \taccepted for " +
+		"ARC's command lines and ignored\n  -v\tsay more\n  -wait duration\n    \thow long (default 10s)\n"
 	rows, ignored, err := parseUsage(usage, "--")
 	if err != nil {
 		t.Fatal(err)

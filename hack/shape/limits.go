@@ -31,7 +31,7 @@ var exceptions = map[string]limits{
 	"internal/testkube/process":  {fragments: 3},
 }
 
-// limitsOf returns what a package must keep to.
+// limitsOf returns the limits that a package must keep.
 func limitsOf(directory string) limits {
 	exception := exceptions[directory]
 	return limits{
@@ -52,8 +52,8 @@ func (p *measured) beyond(most limits) (exceeded []string) {
 			p.arrowsPerFile(), most.arrows))
 	}
 	if len(p.Fragments) > most.fragments {
-		exceeded = append(exceeded, fmt.Sprintf("has %d short functions that are used a single time, in another file, at "+
-			"most %d are allowed: "+
+		exceeded = append(exceeded, fmt.Sprintf("has %d short functions that are used a single time, in another "+
+			"file, at most %d are allowed: "+
 			"join them with their callers (-list names them)", len(p.Fragments), most.fragments))
 	}
 	return exceeded

@@ -29,8 +29,8 @@ func main() {
 	list := flags.Bool("list", false, "list the functions that are used a single time, in another file than their own")
 	output := flags.String("o", "table", "output: table or json")
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "usage: shape [-list] [-o table|json] [DIRECTORY …]\n\nMeasures the packages below "+
-			"the directories, %v by default.\n\n", judged)
+		fmt.Fprintf(flags.Output(), "usage: shape [-list] [-o table|json] [DIRECTORY …]\n\nMeasures the "+
+			"packages below the directories, %v by default.\n\n", judged)
 		flags.PrintDefaults()
 	}
 	_ = flags.Parse(os.Args[1:])

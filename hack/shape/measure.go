@@ -106,7 +106,8 @@ func measure(directory string, names []string) (measured, error) {
 		for name, declarations := range index {
 			for _, d := range declarations {
 				if d.private && d.lines <= fragmentLines && len(d.usedIn) == 1 && d.usedIn[0] != d.file {
-					p.Fragments = append(p.Fragments, fragment{Name: name, File: d.file, UsedIn: d.usedIn[0], Lines: d.lines})
+					p.Fragments = append(p.Fragments,
+						fragment{Name: name, File: d.file, UsedIn: d.usedIn[0], Lines: d.lines})
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Counts the files from a new runner's first pass to the creation of its pod: those with a block that only TestPathToThePod runs, and not
-# its fixture alone. The pool, the credentials and test support don't count: one knows them, and doesn't read them again for each subject.
+# Counts the files from a new runner's first pass to the creation of its pod: those with a block that only
+# TestPathToThePod runs, and not its fixture alone. The pool, the credentials and test support don't count: one knows
+# them, and doesn't read them again for each subject.
 #
 #   hack/shape/path.sh [MOST]    fails if there are more than MOST files
 set -eu

@@ -31,8 +31,8 @@ func (s *Site) ControllerValues() Values {
 	}
 }
 
-// ScaleSetValues returns what a user of the real GitHub would set as well, except for the runner's image and the short
-// grace period.
+// ScaleSetValues returns values that a user of the real GitHub would set as well, except for the runner's image and the
+// short grace period.
 func (s *Site) ScaleSetValues(name string, minRunners, maxRunners int) Values {
 	return Values{
 		"githubConfigUrl":    s.GitHubURL + "/" + Organization,
@@ -78,6 +78,7 @@ func (s *Site) Apply(ctx context.Context, release, chart, namespace string, valu
 // Uninstall runs helm uninstall and waits until the chart's objects are gone.
 func (s *Site) Uninstall(ctx context.Context, release, namespace string) error {
 	s.Report("helm waits until all of %s is gone, for at most %s", release, UninstallLimit)
-	_, err := s.Helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+UninstallLimit.String())
+	_, err := s.Helm(ctx, "uninstall", release, "--namespace="+namespace, "--wait",
+		"--timeout="+UninstallLimit.String())
 	return err
 }

@@ -17,7 +17,8 @@ import (
 var (
 	namespacedKinds = append([]schema.GroupVersionKind{
 		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "ServiceAccount"},
-		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
+		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "PersistentVolumeClaim"},
 		{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "batch", Version: "v1", Kind: "Job"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
@@ -64,11 +65,12 @@ func (l list) left(
 // RunnersLeft lists what is left of runners in a namespace: EphemeralRunners, their pods, and the Secrets with JIT
 // configs.
 func RunnersLeft(ctx context.Context, c client.Client, namespace string) ([]string, error) {
-	return list(installation.List).left(ctx, c, installation.RunnerKinds, func(object metav1.PartialObjectMetadata) bool {
-		ofRunner := slices.ContainsFunc(object.OwnerReferences,
-			func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
-		return object.Kind != "EphemeralRunner" && !ofRunner
-	}, client.InNamespace(namespace))
+	return list(installation.List).left(ctx, c, installation.RunnerKinds,
+		func(object metav1.PartialObjectMetadata) bool {
+			ofRunner := slices.ContainsFunc(object.OwnerReferences,
+				func(owner metav1.OwnerReference) bool { return owner.Kind == "EphemeralRunner" })
+			return object.Kind != "EphemeralRunner" && !ofRunner
+		}, client.InNamespace(namespace))
 }
 
 // EverythingLeft lists what is left of the charts and the controller, in these namespaces and among cluster-scoped

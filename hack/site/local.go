@@ -57,7 +57,8 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 		ProductImage: LocalImage, DemoImage: LocalImage + DemoSuffix, PullPolicy: "Never",
 		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
 	}
-	err = step("images onto the node, GitHub beside it", func(io.Writer) error { // the cluster has a Progress of its own
+	// the cluster has a Progress of its own
+	err = step("images onto the node, GitHub beside it", func(io.Writer) error {
 		return local.furnish(ctx, started, images)
 	})
 	return local, err

@@ -36,8 +36,8 @@ func reference(chart string, values, schemaFile []byte) (string, error) {
 	}
 	intro, blocks := sections(string(values), root.Properties)
 	page := &strings.Builder{}
-	fmt.Fprintf(page, "<!-- Written by `go run ./hack/valuesdoc`; edit values.yaml or values.schema.json of the chart. "+
-		"-->\n\n# Values of %s\n\n%s\n", chart, intro)
+	fmt.Fprintf(page, "<!-- Written by `go run ./hack/valuesdoc`; edit values.yaml or values.schema.json of "+
+		"the chart. -->\n\n# Values of %s\n\n%s\n", chart, intro)
 	flat := flattener{definitions: root.Definitions, spelledOut: map[string]string{}}
 	for _, block := range append(blocks, unshown(root.Properties, blocks)) {
 		if err := block.write(page, flat, root.Properties, defaults); err != nil {
@@ -96,7 +96,8 @@ func (s section) write(page *strings.Builder, flat flattener, known properties, 
 			return err
 		}
 		for _, row := range rows {
-			fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", row.path, row.kind, defaultAt(defaults, row.path), row.description)
+			fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", row.path, row.kind, defaultAt(defaults, row.path),
+				row.description)
 		}
 	}
 	if s.text != "" {
@@ -105,8 +106,8 @@ func (s section) write(page *strings.Builder, flat flattener, known properties, 
 	return nil
 }
 
-// defaultAt returns what values.yaml sets at the path. It is empty for a value that is not set, and for an object whose
-// keys have rows of their own.
+// defaultAt returns the value that values.yaml sets at the path. It is empty for a value that is not set, and for an
+// object whose keys have rows of their own.
 func defaultAt(defaults map[string]any, path string) string {
 	var value any = defaults
 	for name := range strings.SplitSeq(path, ".") {

@@ -52,27 +52,28 @@ type Options struct {
 func NewOptions(flags *flag.FlagSet) *Options {
 	o := &Options{}
 	flags.Func("f", "file or directory with manifests, -: standard input; may be repeated. Of a directory, its files "+
-		"*.yaml, *.yml and *.json are read; the report names directories below it, which are not", func(path string) error {
-		o.paths = append(o.paths, path)
-		return nil
-	})
+		"*.yaml, *.yml and *.json are read; the report names directories below it, which are not",
+		func(path string) error {
+			o.paths = append(o.paths, path)
+			return nil
+		})
 	flags.StringVar(&o.directory, "d", "",
-		"directory for one file of values for each scale set; it is made if it isn't there. Empty: values go to standard "+
-			"output, the report to standard error")
+		"directory for one file of values for each scale set; it is made if it isn't there. Empty: values go to "+
+			"standard output, the report to standard error")
 	flags.StringVar(&o.namespace, "n", "", "namespace of manifests that name none")
 	flags.StringVar(&o.format, "o", "text",
 		"format of the report, text or json; json goes to standard output, and needs -d for the values")
 	flags.StringVar(&o.githubURL, "github-url", "https://github.com",
-		"address of GitHub; that of GitHub Enterprise Server, if ARC's controller had it as --github-enterprise-url or "+
-			"GITHUB_ENTERPRISE_URL")
+		"address of GitHub; that of GitHub Enterprise Server, if ARC's controller had it as "+
+			"--github-enterprise-url or GITHUB_ENTERPRISE_URL")
 	flags.StringVar(&o.secret, "github-config-secret", "",
 		"name of the Secret, in the namespace of each scale set, for those without githubAPICredentialsFrom")
 	return o
 }
 
-// Run converts what the options name, and writes values and report. rest is what the command line has besides flags,
-// which is nothing. It fails with finding.ErrProblems if something has to be done by hand, or with the reason why there
-// is nothing to show.
+// Run converts what the options name, and writes values and report. rest has what the command line has besides flags,
+// which must be nothing. It fails with finding.ErrProblems if something has to be done by hand, or with the reason why
+// there is nothing to show.
 func (o *Options) Run(ctx context.Context, rest []string, stdout, stderr io.Writer) error {
 	if len(o.paths) == 0 || len(rest) > 0 {
 		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")
@@ -220,7 +221,8 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []strin
 		if !used[one] {
 			notes.Object = one.String()
 			kind, name := one.Target()
-			notes.NeedsHand("NoTarget", fmt.Sprintf("it scales the %s %q, which is not among what is converted", kind, name),
+			notes.NeedsHand("NoTarget", fmt.Sprintf("it scales the %s %q, which is not among what is converted",
+				kind, name),
 				report.Advice{
 					Whose: report.Installer,
 					Fix:   "convert it together with its target, or set minRunners and maxRunners by hand",
@@ -232,7 +234,8 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []strin
 	notes.NotNeeded("not converted, because it is no object of ARC's legacy mode: it stays as it is", found.Others...)
 	if len(below) > 0 {
 		notes.NeedsLook("NotRead", "of a directory its own files are read, and not these directories",
-			report.Advice{Whose: report.Installer, Fix: "if they have manifests, convert again with -f for each"}, below...)
+			report.Advice{Whose: report.Installer, Fix: "if they have manifests, convert again with -f for each"},
+			below...)
 	}
 	for _, doubt := range found.Doubts {
 		notes.Object = doubt.Place
@@ -266,7 +269,8 @@ func (o *Options) save(told *report.Report, documents []string) error {
 		set.File = filepath.Join(o.directory, set.Name+".yaml")
 		content, err := files.Read(set.File, files.MaxInput)
 		if err == nil && string(content) != documents[i] {
-			return fmt.Errorf("%s is there and says something else: remove it, or choose another directory; nothing is written",
+			return fmt.Errorf("%s is there and says something else: remove it, or choose another directory; nothing "+
+				"is written",
 				set.File)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -101,7 +101,8 @@ func TestStandardOutput(t *testing.T) {
 	if stdout, stderr, _ := command(t, "-f", file, "-o", "json"); !json.Valid([]byte(stdout)) || stderr != "" {
 		t.Errorf("-o json prints\n%s\n%s", stdout, stderr)
 	}
-	for _, wrong := range [][]string{{}, {"-f", file, "more"}, {"-f", file, "-o", "xml"}, {"-f", "testdata/none.yaml"}} {
+	for _, wrong := range [][]string{{}, {"-f", file, "more"}, {"-f", file, "-o", "xml"},
+		{"-f", "testdata/none.yaml"}} {
 		if stdout, _, err := command(t, wrong...); err == nil || errors.Is(err, finding.ErrProblems) || stdout != "" {
 			t.Errorf("%v: %v, %s", wrong, err, stdout)
 		}

@@ -33,29 +33,37 @@ var details = map[string]struct{ spec, values, said string }{
 	"several addresses":      {"repository: a/b", "githubConfigUrl: https://github.com/acme", "PROBLEM NoAddress"},
 	"hooks without a claim":  {"containerMode: kubernetes", "containerMode: {type: kubernetes-novolume}", "PROBLEM NoWorkVolume"},
 	"the container's first": {
-		"image: ghcr.io/actions/actions-runner:2, resources: {requests: {cpu: 1}, limits: {cpu: 2}}, containers: [{name: runner, image: other, resources: {requests: {cpu: 3}}}]",
-		"template: {spec: {containers: [{name: runner, image: ghcr.io/actions/actions-runner:2, command: [/home/runner/run.sh], resources: {requests: {cpu: 3}, limits: {cpu: 2}}}]}}",
+		"image: ghcr.io/actions/actions-runner:2, resources: {requests: {cpu: 1}, limits: {cpu: 2}}, containers: " +
+			"[{name: runner, image: other, resources: {requests: {cpu: 3}}}]",
+		"template: {spec: {containers: [{name: runner, image: ghcr.io/actions/actions-runner:2, command: " +
+			"[/home/runner/run.sh], resources: {requests: {cpu: 3}, limits: {cpu: 2}}}]}}",
 		"spec.containers[0].image",
 	},
 	"what the mode sets": {
 		"env: [{name: DOCKER_HOST, value: tcp://localhost:2376}]",
-		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}]}}", "the container mode sets it",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: " +
+			"[/home/runner/run.sh]}]}}", "the container mode sets it",
 	},
 	"an option from elsewhere": {
 		"dockerdWithinRunnerContainer: true, env: [{name: MTU, valueFrom: {configMapKeyRef: {name: a, key: b}}}]",
-		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}]}}", "PROBLEM NoCounterpart",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: " +
+			"[/home/runner/run.sh]}]}}", "PROBLEM NoCounterpart",
 	},
 	"memory for the work directory": {
 		"dockerEnabled: false, volumeStorageMedium: Memory",
-		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh], volumeMounts: [{name: work, mountPath: /home/runner/_work}]}], volumes: [{name: work, emptyDir: {medium: Memory}}]}}", "",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: " +
+			"[/home/runner/run.sh], volumeMounts: [{name: work, mountPath: /home/runner/_work}]}], volumes: [{name: " +
+			"work, emptyDir: {medium: Memory}}]}}", "",
 	},
 	"a socket of a size": {
 		"dockerVarRunVolumeSizeLimit: 2M",
-		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}], volumes: [{name: dind-sock, emptyDir: {medium: Memory, sizeLimit: 2M}}]}}", "",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: " +
+			"[/home/runner/run.sh]}], volumes: [{name: dind-sock, emptyDir: {medium: Memory, sizeLimit: 2M}}]}}", "",
 	},
 	"a name of the mode's": {
 		"sidecarContainers: [{name: dind, image: mine}, {image: nameless}, {name: fine, image: i}]",
-		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: [/home/runner/run.sh]}, {name: fine, image: i}]}}", "spec.sidecarContainers[0]",
+		"template: {spec: {containers: [{name: runner, image: 'ghcr.io/actions/actions-runner:latest', command: " +
+			"[/home/runner/run.sh]}, {name: fine, image: i}]}}", "spec.sidecarContainers[0]",
 	},
 	"ARC's directory":                          {"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/externals}]", "containerMode: null", "GitHub's image has no /runner/externals"},
 	"what no pod has":                          {"hostNetwork: true, affinity: {nodeAffinty: {}}", "containerMode: {type: dind}", "nodeAffinty"},
@@ -63,21 +71,36 @@ var details = map[string]struct{ spec, values, said string }{
 	"ephemeral containers":                     {"ephemeralContainers: [{name: debug, image: i}]", "containerMode: {type: dind}", "PROBLEM NoCounterpart"},
 	"ARC's directory in an image of one's own": {"image: mine, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/x}]", "", "!GitHub's image has no"},
 	"Docker saw the work directory": {
-		"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work/_tool}, {name: a, mountPath: /cache}]",
-		"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}, {name: a, mountPath: /cache}]}], initContainers: [{name: dind, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}]}], volumes: [{name: a, emptyDir: {}}]}}",
+		"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: " +
+			"/runner/_work/_tool}, {name: a, mountPath: /cache}]",
+		"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work/_tool}, {name: " +
+			"a, mountPath: /cache}]}], initContainers: [{name: dind, volumeMounts: [{name: a, mountPath: " +
+			"/home/runner/_work/_tool}]}], volumes: [{name: a, emptyDir: {}}]}}",
 		"spec.volumeMounts[1].mountPath\n   Docker ran in the runner's container",
 	},
 	"Docker has the mount already": {
-		"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work}], containers: [{name: docker, volumeMounts: [{name: a, subPath: b, mountPath: /runner/_work}]}]",
-		"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work}]}], initContainers: [{name: dind, volumeMounts: [{name: a, subPath: b, mountPath: /home/runner/_work}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
+		"dockerdWithinRunnerContainer: true, volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: " +
+			"/runner/_work}], containers: [{name: docker, volumeMounts: [{name: a, subPath: b, mountPath: " +
+			"/runner/_work}]}]",
+		"template: {spec: {containers: [IMG, volumeMounts: [{name: a, mountPath: /home/runner/_work}]}], " +
+			"initContainers: [{name: dind, volumeMounts: [{name: a, subPath: b, mountPath: /home/runner/_work}]}], " +
+			"volumes: [{name: a, emptyDir: {}}]}}", "",
 	},
 	"a path with a variable": {
-		"dockerdWithinRunnerContainer: true, env: [{name: POD, value: p}, {name: B, value: b}], volumes: [{name: a, emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work, subPathExpr: x$(POD)}]",
-		"template: {spec: {containers: [IMG, env: [{name: POD, value: p}, {name: B, value: b}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], initContainers: [{name: dind, env: [{name: POD, value: p}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
+		"dockerdWithinRunnerContainer: true, env: [{name: POD, value: p}, {name: B, value: b}], volumes: [{name: a, " +
+			"emptyDir: {}}], volumeMounts: [{name: a, mountPath: /runner/_work, subPathExpr: x$(POD)}]",
+		"template: {spec: {containers: [IMG, env: [{name: POD, value: p}, {name: B, value: b}], volumeMounts: " +
+			"[{name: a, mountPath: /home/runner/_work, subPathExpr: x$(POD)}]}], initContainers: [{name: dind, env: " +
+			"[{name: POD, value: p}], volumeMounts: [{name: a, mountPath: /home/runner/_work, subPathExpr: " +
+			"x$(POD)}]}], volumes: [{name: a, emptyDir: {}}]}}", "",
 	},
 	"containers of their own": {
-		"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], sidecarContainers: [{name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}]",
-		"template: {spec: {containers: [IMG}, {name: s, image: i, volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: /runner/x}]}], volumes: [{name: a, emptyDir: {}}]}}", "!GitHub's image has no",
+		"dockerEnabled: false, volumes: [{name: a, emptyDir: {}}], sidecarContainers: [{name: s, image: i, " +
+			"volumeMounts: [{name: a, mountPath: /runner/_work}]}], initContainers: [{name: t, image: i, " +
+			"volumeMounts: [{name: a, mountPath: /runner/x}]}]",
+		"template: {spec: {containers: [IMG}, {name: s, image: i, volumeMounts: [{name: a, mountPath: " +
+			"/runner/_work}]}], initContainers: [{name: t, image: i, volumeMounts: [{name: a, mountPath: " +
+			"/runner/x}]}], volumes: [{name: a, emptyDir: {}}]}}", "!GitHub's image has no",
 	},
 	"half an address pool": {
 		"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]",
@@ -98,7 +121,8 @@ func TestDetails(t *testing.T) {
 			o := run(t, "kind: Runner\nmetadata: {name: a, namespace: b}\nspec: {"+spec+test.spec+
 				"}\n", "--github-config-secret", "github")
 			var want map[string]any
-			if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(test.values, "IMG", plainRunner)), &want); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(test.values, "IMG", plainRunner)),
+				&want); err != nil {
 				t.Fatal(err)
 			}
 			for key, value := range want {
@@ -136,7 +160,8 @@ func TestKeysOfTools(t *testing.T) {
 	for key, value := range own {
 		metadata[key] = value
 	}
-	o := run(t, "kind: RunnerDeployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: "+asJSON(t, metadata)+
+	o := run(t, "kind: RunnerDeployment\nmetadata: {name: a}\nspec: {template: {metadata: {labels: "+asJSON(t,
+		metadata)+
 		"}, spec: {organization: acme}}}\n")
 	template, _ := o.values["a"]["template"].(map[string]any)
 	kept, _ := template["metadata"].(map[string]any)
@@ -196,7 +221,9 @@ func TestOverrides(t *testing.T) {
 		"one is over":       {at("2001-01-01T00:00:00Z", "2001-01-02T00:00:00Z", "") + ", " + at("2001-01-01T00:00:00Z", "2001-01-01T05:00:00Z", daily), "!overlap"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := run(t, deployment+"---\nkind: HorizontalRunnerAutoscaler\nmetadata: {name: a}\nspec: {scaleTargetRef: {name: a}, minReplicas: 1, maxReplicas: 9, scheduledOverrides: ["+test.overrides+"]}\n")
+			o := run(t, deployment+"---\nkind: HorizontalRunnerAutoscaler\nmetadata: {name: a}\nspec: "+
+				"{scaleTargetRef: {name: a}, minReplicas: 1, maxReplicas: 9, "+
+				"scheduledOverrides: ["+test.overrides+"]}\n")
 			said, without := strings.CutPrefix(test.said, "!")
 			if strings.Contains(o.text, said) == without {
 				t.Errorf("says\n%s\nwant %q", o.text, test.said)
@@ -207,7 +234,8 @@ func TestOverrides(t *testing.T) {
 
 // Two autoscalers of one deployment, one without a limit, and one whose least is above its most.
 func TestAutoscalers(t *testing.T) {
-	const autoscaler = "---\nkind: HorizontalRunnerAutoscaler\nmetadata: {name: NAME}\nspec: {scaleTargetRef: {name: a}, LIMITS}\n"
+	const autoscaler = "---\nkind: HorizontalRunnerAutoscaler\nmetadata: {name: NAME}\nspec: {scaleTargetRef: {name: " +
+		"a}, LIMITS}\n"
 	with := func(limits ...string) string {
 		text := deployment
 		for _, one := range limits {
@@ -243,7 +271,8 @@ func TestAutoscalers(t *testing.T) {
 					t.Errorf("%s is %v, want %v", key, got, value)
 				}
 			}
-			if got := strings.Join(o.problems(), " "); got != test.problems || (o.err == nil) != (test.problems == "") ||
+			if got := strings.Join(o.problems(), " "); got != test.problems ||
+				(o.err == nil) != (test.problems == "") ||
 				(test.problems != "" && o.report.Findings[0].Severity != finding.Problem) {
 				t.Errorf("needs a hand for %q, want %q", got, test.problems)
 			}

@@ -13,7 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-const deployment = "apiVersion: actions.summerwind.dev/v1alpha1\nkind: RunnerDeployment\nmetadata: {name: a}\nspec: {template: {spec: {organization: acme}}}\n"
+const deployment = "apiVersion: actions.summerwind.dev/v1alpha1\nkind: RunnerDeployment\nmetadata: {name: a}\nspec: " +
+	"{template: {spec: {organization: acme}}}\n"
 
 // acceptable matches names of scale sets that are releases of Helm and files, too.
 var acceptable = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
@@ -124,7 +125,8 @@ func FuzzConvert(f *testing.F) {
 		}
 		f.Add(string(content))
 	}
-	f.Add("kind: RunnerSet\nspec: {containerMode: kubernetes, workVolumeClaimTemplate: 5, template: {spec: {containers: [{name: runner, env: [5]}, {}]}}}")
+	f.Add("kind: RunnerSet\nspec: {containerMode: kubernetes, workVolumeClaimTemplate: 5, template: {spec: " +
+		"{containers: [{name: runner, env: [5]}, {}]}}}")
 	f.Fuzz(func(t *testing.T, input string) {
 		if len(input) > 10_000 {
 			t.Skip()

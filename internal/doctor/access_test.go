@@ -63,7 +63,8 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "runners", Name: name}
 	other := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "elsewhere", Name: name}
 	binding := func(namespace string, subjects ...rbacv1.Subject) client.Object {
-		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deployers"}, Subjects: subjects}
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "deployers"},
+			Subjects: subjects}
 	}
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, Subjects: []rbacv1.Subject{
 		{Kind: "User", Name: "system:serviceaccount:runners:" + name}, {Kind: "Group", Name: "system:serviceaccounts:runners"},
@@ -108,7 +109,8 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 			if (said == "") != (test.want == "") || !strings.HasPrefix(said, test.want) {
 				t.Errorf("says %q, want %q", said, test.want)
 			}
-			if (test.unread != "" && snapshot.Unread[test.unread] == nil) || (test.unread == "" && len(snapshot.Unread) > 0) {
+			if (test.unread != "" && snapshot.Unread[test.unread] == nil) ||
+				(test.unread == "" && len(snapshot.Unread) > 0) {
 				t.Errorf("not read: %v, want %q", snapshot.Unread, test.unread)
 			}
 		})

@@ -8,11 +8,14 @@ import (
 // and what it may put right is no problem.
 func TestValidateObjectsOfGitOpsTools(t *testing.T) {
 	const (
-		flux     = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: linux, namespace: runners}\nspec:\n"
-		ofChart  = "  chart: {spec: {chart: gha-runner-scale-set}}\n"
-		ofArgo   = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: linux, namespace: argocd}\nspec:\n  destination: {namespace: runners}\n"
+		flux = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: linux, namespace: " +
+			"runners}\nspec:\n"
+		ofChart = "  chart: {spec: {chart: gha-runner-scale-set}}\n"
+		ofArgo  = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: linux, namespace: " +
+			"argocd}\nspec:\n  destination: {namespace: runners}\n"
 		argoHelm = "  source:\n    repoURL: ghcr.io/acme/charts\n    chart: gha-runner-scale-set\n    helm:\n"
-		sets     = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: all, namespace: argocd}\nspec: {template: {metadata: {name: '{{name}}'}, spec: {source: "
+		sets     = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: all, namespace: " +
+			"argocd}\nspec: {template: {metadata: {name: '{{name}}'}, spec: {source: "
 	)
 	values := "  values:\n" + indented(indented(plainValues))
 	for name, test := range map[string]struct {
@@ -48,7 +51,8 @@ func TestValidateObjectsOfGitOpsTools(t *testing.T) {
 		"with placeholders":       {sets + "{chart: gha-runner-scale-set, helm: {valuesObject: {githubConfigUrl: '{{url}}', githubConfigSecret: gh}}}}}}", ExitFine, []string{"not checked: what the generators fill in"}},
 		"values to be filled in":  {sets + "{chart: gha-runner-scale-set, helm: {values: '{{- if a }}'}}}}}", ExitUnable, []string{"only content that is not checked: ApplicationSet"}},
 	} {
-		if code, output := said(t, map[string]string{"object.yaml": test.object}, "-f", "object.yaml"); code != test.code ||
+		if code, output := said(t, map[string]string{"object.yaml": test.object}, "-f",
+			"object.yaml"); code != test.code ||
 			!containsAll(output, test.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
 		}

@@ -11,7 +11,8 @@ func TestValidateHostileInput(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
 		alias := "*a" + string(rune('0'+i-1))
-		bomb += "a" + string(rune('0'+i)) + ": &a" + string(rune('0'+i)) + " [" + strings.Repeat(alias+", ", 9) + alias +
+		bomb += "a" + string(rune('0'+i)) + ": &a" + string(rune('0'+i)) + " [" + strings.Repeat(alias+", ",
+			9) + alias +
 			"]\n"
 	}
 	for name, input := range map[string]string{

@@ -106,9 +106,10 @@ func TestListenerOfASetIsItsManagers(t *testing.T) {
 func TestALedgerIsNoManager(t *testing.T) {
 	set := types.NamespacedName{Namespace: "runners", Name: "linux"}
 	deployed := func(namespace, partOf, component string) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "d", Labels: map[string]string{
-			v1alpha1.LabelPartOf: partOf, v1alpha1.LabelComponent: component,
-		}}}
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "d",
+			Labels: map[string]string{
+				v1alpha1.LabelPartOf: partOf, v1alpha1.LabelComponent: component,
+			}}}
 	}
 	manager := deployed("system", snapshot.PartOfController, "controller-manager")
 	all := append(objects(), manager, deployed("reports", "harrier", "history"), deployed("web", "harrier", "site"),

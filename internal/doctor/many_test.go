@@ -85,7 +85,8 @@ func crowd(sets, namespaces int) []client.Object {
 				Namespace: "harrier-system", Name: namespace + "-" + name,
 				Labels: map[string]string{v1alpha1.LabelScaleSetName: name, v1alpha1.LabelScaleSetNamespace: namespace},
 			},
-			Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: name, AutoscalingRunnerSetNamespace: namespace},
+			Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetName: name,
+				AutoscalingRunnerSetNamespace: namespace},
 		})...)
 	}
 	return all
@@ -109,8 +110,10 @@ func TestManySetsAreLookedAtTogether(t *testing.T) {
 					t.Errorf("%d requests took %s, want seconds", server.lists+server.gets+server.reviews, took)
 				}
 				for i := range snapshot.Sets {
-					if set := &snapshot.Sets[i]; set.Listener == nil || len(set.RunnerSets) != 1 || set.Credentials == nil {
-						t.Errorf("%s: listener %v, %d EphemeralRunnerSets, credentials %v", set.Name, set.Listener, len(set.RunnerSets),
+					if set := &snapshot.Sets[i]; set.Listener == nil || len(set.RunnerSets) != 1 ||
+						set.Credentials == nil {
+						t.Errorf("%s: listener %v, %d EphemeralRunnerSets, credentials %v", set.Name, set.Listener,
+							len(set.RunnerSets),
 							set.Credentials)
 					}
 				}

@@ -32,8 +32,8 @@ func (c *OfflineCommand) Examples(program string) []string {
 // Offline are the commands that ask no cluster.
 var Offline = []OfflineCommand{
 	{
-		Name: "validate", Synopsis: "-f FILE [-f FILE]... [--set KEY=VALUE]... [-n NAMESPACE] [--controller-values FILE] " +
-			"[-o json]",
+		Name: "validate", Synopsis: "-f FILE [-f FILE]... [--set KEY=VALUE]... [-n NAMESPACE] " +
+			"[--controller-values FILE] [-o json]",
 		Short: "Check values and manifests before they are applied",
 		Long: fmt.Sprintf(`Reports what the charts, the API server and the manager would say of values and manifests, before they are applied. It reads values of
 both charts, also below the charts' names or aliases in values of a chart that has them as dependencies, and in a HelmRelease, HelmChart,

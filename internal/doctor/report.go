@@ -129,7 +129,8 @@ func table(sets []Summary) string {
 	for i := range sets {
 		s := &sets[i]
 		fmt.Fprintf(lines, "%s/%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n",
-			s.Namespace, s.Name, s.AssignedJobs, s.Desired, s.most(), s.Pending, s.Idle, s.Busy, s.Failed, orUnknown(s.Listener))
+			s.Namespace, s.Name, s.AssignedJobs, s.Desired, s.most(), s.Pending, s.Idle, s.Busy, s.Failed,
+			orUnknown(s.Listener))
 	}
 	_ = lines.Flush()
 	return text.String()

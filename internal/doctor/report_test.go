@@ -24,7 +24,8 @@ func idle(count int) *Report {
 		name := fmt.Sprintf("linux-%02d", i)
 		r.Sets = append(r.Sets, Summary{Namespace: "runners", Name: name, Max: new(10), Listener: "Listening"})
 		r.Findings = append(r.Findings, Finding{
-			Severity: Info, Object: "AutoscalingRunnerSet runners/" + name, Reason: "NoJobAssigned", Message: "none for " +
+			Severity: Info, Object: "AutoscalingRunnerSet runners/" + name, Reason: "NoJobAssigned",
+			Message: "none for " +
 				name, Fix: "use " + name,
 		})
 	}
@@ -34,10 +35,12 @@ func idle(count int) *Report {
 // One set is reported in a sentence, several in a table. A finding that many share is reported a single time.
 func TestTextStaysReadable(t *testing.T) {
 	one := idle(1).text()
-	if want := "runners/linux-00: 0 jobs assigned, 0 runners wanted (at most 10), 0 pending, 0 idle, 0 busy, 0 failed, listener Listening\n"; !strings.Contains(one, want) {
+	if want := "runners/linux-00: 0 jobs assigned, 0 runners wanted (at most 10), 0 pending, 0 idle, 0 busy, 0 " +
+		"failed, listener Listening\n"; !strings.Contains(one, want) {
 		t.Errorf("one set:\n%s\nwant %s", one, want)
 	}
-	if none := idle(0).text(); none != "Manager harrier-system/harrier: version 0.1.0, 1 pod ready\n\nNothing is wrong.\n" {
+	if none := idle(0).text(); none != "Manager harrier-system/harrier: version 0.1.0, 1 pod ready\n\nNothing is "+
+		"wrong.\n" {
 		t.Errorf("no set:\n%s", none)
 	}
 	r := idle(50)

@@ -28,7 +28,8 @@ func cluster(t *testing.T, refuse func(client.ObjectList) error, objects ...clie
 	typeOf := func(object client.Object) []string { return []string{object.(*corev1.Event).Type} }
 	return snapshot.Cluster{Reader: fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithObjects(objects...).WithIndex(&corev1.Event{}, "type", typeOf).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
 			if err := refuse(list); err != nil {
 				return err
 			}
@@ -54,7 +55,8 @@ func objects() []client.Object {
 		&v1alpha1.EphemeralRunnerSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name, Labels: labels},
 			Spec:       v1alpha1.EphemeralRunnerSetSpec{AssignedJobs: 1},
-			Status:     v1alpha1.EphemeralRunnerSetStatus{Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}},
+			Status: v1alpha1.EphemeralRunnerSetStatus{
+				Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening}},
 		},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: "github"}},
 	}
@@ -62,7 +64,8 @@ func objects() []client.Object {
 
 func TestRunFindsAnEmptySecret(t *testing.T) {
 	output := &bytes.Buffer{}
-	err := Run(t.Context(), cluster(t, allow, objects()...), Options{Namespace: "runners", Name: "linux", Output: "json"},
+	err := Run(t.Context(), cluster(t, allow, objects()...),
+		Options{Namespace: "runners", Name: "linux", Output: "json"},
 		output)
 	if !errors.Is(err, ErrProblems) {
 		t.Errorf("Run() = %v, want %v", err, ErrProblems)
@@ -96,7 +99,8 @@ func TestWarningsAreTheSetsOwn(t *testing.T) {
 		about("Pod", "linux-runner-abcde-workflow", "Warning"), about("Pod", "linux-runner-abcde", "Normal"),
 		about("Node", "linux-runner-abcde", "Warning"),
 	}
-	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, append(objects(), events...)...), "runners", "linux")
+	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, append(objects(), events...)...), "runners",
+		"linux")
 	if err != nil || len(snapshot.Sets) != 1 {
 		t.Fatalf("%d sets, %v", len(snapshot.Sets), err)
 	}

@@ -55,7 +55,8 @@ func TestValidateValuesOfAParentChart(t *testing.T) {
 		"no values of ours":           {"redis: {enabled: true}\nweb: {image: {tag: a}}\n", ExitUnable, []string{"nothing was checked", "redis, web"}},
 		"a set's, not below":          {plainValues + "gha-runner-scale-set: {}\n", ExitProblems, []string{"UnknownValue: gha-runner-scale-set"}},
 	} {
-		if code, output := said(t, map[string]string{"values.yaml": test.values}, "-f", "values.yaml"); code != test.code ||
+		if code, output := said(t, map[string]string{"values.yaml": test.values}, "-f",
+			"values.yaml"); code != test.code ||
 			!containsAll(output, test.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
 		}
@@ -92,7 +93,8 @@ func TestValidateReadsTheParentChart(t *testing.T) {
 
 // Which dependencies are installed is for their conditions and tags to say, as for Helm.
 func TestValidateLeavesOutWhatIsSwitchedOff(t *testing.T) {
-	const chart = "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: arm, condition: 'none.such, runners.arm', tags: [all]}\n"
+	const chart = "name: ours\ndependencies:\n- {name: gha-runner-scale-set, alias: arm, condition: 'none.such, " +
+		"runners.arm', tags: [all]}\n"
 	for values, off := range map[string]bool{
 		"runners: {arm: false}": true, "runners: {arm: true}\ntags: {all: false}": false, "tags: {all: false}": true,
 		"tags: {all: true, other: false}": false,
@@ -181,7 +183,8 @@ func TestValidateTakesValuesOfTheCommandLine(t *testing.T) {
 		"nothing to belong to":    {[]string{"-f", "secret.yaml", "--set", "maxRunners=1"}, ExitUnable, "there are only objects"},
 		"no setting":              {[]string{"-f", "values.yaml", "--set", "maxRunners"}, ExitUnable, "--set: "},
 	} {
-		if code, output := said(t, files, test.arguments...); code != test.code || !strings.Contains(output, test.says) {
+		if code, output := said(t, files, test.arguments...); code != test.code ||
+			!strings.Contains(output, test.says) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", name, code, test.code, test.says, output)
 		}
 	}
@@ -231,9 +234,11 @@ func TestValidateTellsWhatHelmWarnsOf(t *testing.T) {
 	written := &bytes.Buffer{}
 	log.SetOutput(written)
 	defer log.SetOutput(os.Stderr)
-	code, output := said(t, map[string]string{"values.yaml": plainValues + "template: {spec: []}\n"}, "-f", "values.yaml")
+	code, output := said(t, map[string]string{"values.yaml": plainValues + "template: {spec: []}\n"}, "-f",
+		"values.yaml")
 	if code != ExitProblems || !strings.Contains(output,
-		"values.yaml: document 1: InvalidValues: Helm: cannot overwrite table with non table for gha-runner-scale-set.template.spec") {
+		"values.yaml: document 1: InvalidValues: Helm: cannot overwrite table with non table for "+
+			"gha-runner-scale-set.template.spec") {
 		t.Errorf("exit code %d: %s", code, output)
 	}
 	log.Print("on")

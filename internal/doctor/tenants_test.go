@@ -29,8 +29,10 @@ func validateWith(t *testing.T, controllerValues, set string, more ...string) (c
 }
 
 func TestValidateSaysWhatTheControllersTenantsDecide(t *testing.T) {
-	const set = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\nmaxRunners: '9'\nrunnerGroup: 5\n"
-	const entries = "tenants:\n- {namespaces: [other]}\n- {namespaces: ['team-*'], maxRunners: 9, runnerGroups: ['5']}\n"
+	const set = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\nmaxRunners: " +
+		"'9'\nrunnerGroup: 5\n"
+	const entries = "tenants:\n- {namespaces: [other]}\n- {namespaces: ['team-*'], maxRunners: 9, runnerGroups: " +
+		"['5']}\n"
 	for name, test := range map[string]struct {
 		controller, set string
 		more            []string

@@ -243,7 +243,7 @@ func (l *loop) inHand() bool {
 // takesJobs reports whether the set may run any jobs.
 func (l *loop) takesJobs() bool { return l.scaler.MaxRunners > 0 }
 
-// capacity returns how many jobs GitHub may assign to the set.
+// capacity returns the number of jobs that GitHub may assign to the set.
 func (l *loop) capacity() int { return l.room.Jobs(l.scaler) }
 
 // observe evaluates statistics; nil stands for the last ones.

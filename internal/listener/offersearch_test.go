@@ -15,8 +15,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
-// offer makes GitHub offer jobs, but only the open ones can be acquired. It returns how often it was asked for the open
-// ones.
+// offer makes GitHub offer jobs, but only the open ones can be acquired. searches is the number of requests for the
+// open ones.
 func (s *scenario) offer(from, to int64, standing ...int64) (searches *int) {
 	s.log = logr.Discard()
 	s.start()
@@ -157,7 +157,7 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 	})
 }
 
-// offersCannotBeListed makes the service refuse to list open offers. It returns how often it was asked for them.
+// offersCannotBeListed makes the service refuse to list open offers. searches is the number of requests for them.
 func (s *scenario) offersCannotBeListed() (searches *int) {
 	searches = new(int)
 	s.github.onSearch = func() error {

@@ -39,7 +39,8 @@ type publicationState struct {
 // acted on 30 s after it was first seen, by the first patchID after that, and the set may see it some seconds late.
 const surplusGrace = 45 * time.Second
 
-// due returns when want must be published, or false if it was published already or nobody waits for what is new in it.
+// due returns the time at which want must be published, or false if it was published already or nobody waits for what
+// is new in it.
 func (p *publicationState) due(want cluster.Publication, now time.Time) (time.Time, bool) {
 	newPatchID := p.last
 	newPatchID.PatchID = want.PatchID
@@ -60,7 +61,7 @@ func (p *publicationState) awaitsPatchID(now time.Time) bool {
 	return p.owed > p.last.PatchID || p.runners > p.last.Replicas || now.Sub(p.fellAt) < surplusGrace
 }
 
-// unpublished returns what is to be published and when, or false if nothing is.
+// unpublished returns the publication that is due, and its time, or false if none is.
 func (l *loop) unpublished() (want cluster.Publication, at time.Time, ok bool) {
 	if l.stopping {
 		l.publication.force = true // the successor must find the patchID that the last reports carry

@@ -75,7 +75,7 @@ func (g *scriptedGitHub) note(format string, values ...any) {
 	g.calls = append(g.calls, at(time.Since(g.begun))+" "+fmt.Sprintf(format, values...))
 }
 
-// noted returns how often a call was recorded, at any time.
+// noted returns the number of times that a call was recorded.
 func (g *scriptedGitHub) noted(call string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -253,7 +253,8 @@ func TestNoFailedPollEndsTheListener(t *testing.T) {
 					t.Errorf("%d calls in two minutes", got)
 				}
 				failure = nil
-				s.pass(5 * time.Minute) // the limit ends after 5 min, the pause up to 30 s later, the poll 50 s after that
+				// the limit ends after 5 min, the pause up to 30 s later, the poll 50 s after that
+				s.pass(5 * time.Minute)
 				if got := s.cluster.State(); got != "Listening/Listening" {
 					t.Errorf("state = %s after the failure went", got)
 				}

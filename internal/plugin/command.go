@@ -1,5 +1,5 @@
-// Package plugin turns a command line of kubectl-harrier, the plugin of kubectl for people who operate scale sets, into a call of one of its
-// rooms, and what comes of it into an exit code. What the rooms know stands in them:
+// Package plugin turns a command line of kubectl-harrier, the plugin of kubectl for people who operate scale sets, into
+// a call of one of its rooms, and what comes of it into an exit code. What the rooms know stands in them:
 //
 //	top: what limits each scale set   why: one job   report: who used what   drain: no more jobs
 //	doctor, convert: the same code as the manager's commands
@@ -54,7 +54,8 @@ func Main(ctx context.Context, arguments []string, streams Streams) int {
 // Command returns the tree of commands.
 func Command(streams Streams) *cobra.Command {
 	root := &cobra.Command{
-		Use: "kubectl-harrier", Short: "Scale sets of GitHub Actions runners, for those who operate them", Long: about, Version: build.Version + " (" + build.CommitSHA + ")",
+		Use: "kubectl-harrier", Short: "Scale sets of GitHub Actions runners, for those who operate them", Long: about,
+		Version:      build.Version + " (" + build.CommitSHA + ")",
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl harrier"},
 		SilenceUsage: true, SilenceErrors: true,
 	}
@@ -72,11 +73,13 @@ func Command(streams Streams) *cobra.Command {
 // addOutput adds -o, with text, JSON, and what the command has besides.
 func addOutput(command *cobra.Command, format *string, more ...string) {
 	known := append([]string{output.Text, output.JSON}, more...)
-	command.Flags().StringVarP(format, "output", "o", output.Text, strings.Join(known[:len(known)-1], ", ")+" or "+known[len(known)-1])
+	command.Flags().StringVarP(format, "output", "o", output.Text,
+		strings.Join(known[:len(known)-1], ", ")+" or "+known[len(known)-1])
 	completeWith(command, "output", known)
 }
 
 // completeWith has shells complete the values of a flag.
 func completeWith(command *cobra.Command, flag string, values []string) {
-	_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // it fails for unknown flags only
+	// it fails for unknown flags only
+	_ = command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

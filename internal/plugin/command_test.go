@@ -46,12 +46,14 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%v has no example, or no -o: %s", path, stdout)
 		}
 	})
-	if _, stdout, _ := said(t, "-h"); !strings.Contains(stdout, "Exit codes of all commands: 0 ") || !strings.Contains(stdout, "drain") {
+	if _, stdout, _ := said(t, "-h"); !strings.Contains(stdout, "Exit codes of all commands: 0 ") ||
+		!strings.Contains(stdout, "drain") {
 		t.Errorf("help says %s", stdout)
 	}
 	for _, command := range []string{"top", "why", "report", "drain", "resume", "doctor"} {
 		_, stdout, _ := said(t, command, "-h")
-		for _, flag := range []string{"--kubeconfig ", "--context ", "-n, --namespace ", "--as ", "--as-group ", "--token ", "--server ", "--request-timeout ", "--cluster ", "--user ", "--insecure-skip-tls-verify"} {
+		for _, flag := range []string{"--kubeconfig ", "--context ", "-n, --namespace ", "--as ", "--as-group ",
+			"--token ", "--server ", "--request-timeout ", "--cluster ", "--user ", "--insecure-skip-tls-verify"} {
 			if !strings.Contains(stdout, flag) {
 				t.Errorf("%s lacks kubectl's flag %s", command, flag)
 			}
@@ -67,7 +69,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"report --by size": "repository, workflow, job, set, day", "report -o yaml": "use text, json or csv", "report --right-sizing --by set": "[by right-sizing]", "report --waits --right-sizing": "[waits right-sizing]", "report extra": "unknown command",
 		"report --history-url ledger": "such as http://localhost:8090", "why x --history-url ledger": "such as http://localhost:8090", "report": "named by --history-url", "top -o csv": "use text or json",
 	} {
-		if code, stdout, stderr := said(t, strings.Fields(line)...); code != doctor.ExitUnable || !strings.Contains(stderr, want) || stdout != "" {
+		if code, stdout, stderr := said(t, strings.Fields(line)...); code != doctor.ExitUnable ||
+			!strings.Contains(stderr, want) || stdout != "" {
 			t.Errorf("%s: ends with %d, says %q and %q, want %q", line, code, stdout, stderr, want)
 		}
 	}
@@ -84,7 +87,8 @@ func TestTheManagersCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, line := range []string{"validate -f good.yaml", "validate -f wrong.yaml -o json", "validate -f none.yaml", "validate -f good.yaml --set maxRunners=-1", "convert -f runners.yaml"} {
+	for _, line := range []string{"validate -f good.yaml", "validate -f wrong.yaml -o json", "validate -f none.yaml",
+		"validate -f good.yaml --set maxRunners=-1", "convert -f runners.yaml"} {
 		var arguments []string
 		for _, word := range strings.Fields(line) {
 			if strings.HasSuffix(word, ".yaml") {
@@ -94,20 +98,24 @@ func TestTheManagersCommands(t *testing.T) {
 		}
 		var out, errors bytes.Buffer
 		want := doctor.Main(t.Context(), arguments, &out, &errors)
-		if code, stdout, stderr := said(t, arguments...); code != want || stdout != out.String() || strings.TrimSpace(stderr) != strings.TrimSpace(errors.String()) {
-			t.Errorf("%s: ends with %d and says %s%s\nthe manager ends with %d and says %s%s", line, code, stdout, stderr, want, out.String(), errors.String())
+		if code, stdout, stderr := said(t, arguments...); code != want || stdout != out.String() ||
+			strings.TrimSpace(stderr) != strings.TrimSpace(errors.String()) {
+			t.Errorf("%s: ends with %d and says %s%s\nthe manager ends with %d and says %s%s", line, code, stdout,
+				stderr, want, out.String(), errors.String())
 		}
 	}
 }
 
 // Each shell gets a script, and kubectl the program that it runs, which asks for words as cobra answers them.
 func TestCompletion(t *testing.T) {
-	for shell, part := range map[string]string{"bash": "__start_kubectl-harrier", "zsh": "#compdef kubectl-harrier", "fish": "complete -c kubectl-harrier", "powershell": "Register-ArgumentCompleter", "kubectl": `exec kubectl-harrier __complete "$@"`} {
+	for shell, part := range map[string]string{"bash": "__start_kubectl-harrier", "zsh": "#compdef kubectl-harrier",
+		"fish": "complete -c kubectl-harrier", "powershell": "Register-ArgumentCompleter", "kubectl": `exec kubectl-harrier __complete "$@"`} {
 		if code, stdout, stderr := said(t, "completion", shell); code != 0 || !strings.Contains(stdout, part) {
 			t.Errorf("%s: ends with %d: %.200s%s", shell, code, stdout, stderr)
 		}
 	}
-	for line, want := range map[string]string{"d": "drain\tHave a scale set", "top --sort-by ": "waiting\n", "drain -o ": "json\n", "report -o ": "csv\n", "report --by ": "workflow\n", "rep": "report\tTell who", "completion ": "kubectl\t"} {
+	for line, want := range map[string]string{"d": "drain\tHave a scale set", "top --sort-by ": "waiting\n",
+		"drain -o ": "json\n", "report -o ": "csv\n", "report --by ": "workflow\n", "rep": "report\tTell who", "completion ": "kubectl\t"} {
 		words := strings.Split(line, " ")
 		if _, stdout, _ := said(t, append([]string{"__complete"}, words...)...); !strings.Contains(stdout, want) {
 			t.Errorf("after %q: %s", line, stdout)

@@ -28,7 +28,8 @@ func commands(streams Streams) []*cobra.Command {
 			Long: `Sets the annotation actions.github.com/drained on the scale set, and waits until neither jobs nor runners are left. Jobs that are assigned to it
 run, also those that have not started. The spec stays as it is, so that GitOps tools undo nothing. Ctrl-C ends the wait; the scale set stays drained until
 kubectl harrier resume.`,
-			Example: example("kubectl harrier drain my-set -n my-runners", "kubectl harrier drain my-set --timeout 30m", "kubectl harrier drain my-set --wait=false"),
+			Example: example("kubectl harrier drain my-set -n my-runners", "kubectl harrier drain my-set --timeout 30m",
+				"kubectl harrier drain my-set --wait=false"),
 		}),
 		drainOrResume(streams, false, &cobra.Command{
 			Use: "resume SET", Short: "Have a drained scale set take jobs again",
@@ -36,9 +37,11 @@ kubectl harrier resume.`,
 			Example: example("kubectl harrier resume my-set -n my-runners"),
 		}),
 	}
-	for i := range doctor.Offline { // those of the manager's commands that ask no cluster, with the same flags, code and texts
+	// those of the manager's commands that ask no cluster, with the same flags, code and texts
+	for i := range doctor.Offline {
 		of, flags := &doctor.Offline[i], flag.NewFlagSet(doctor.Offline[i].Name, flag.ContinueOnError)
-		command, run := &cobra.Command{Use: of.Name + " -f FILE", Short: of.Short, Long: of.Long, Example: example(of.Examples("kubectl harrier")...)}, of.Prepare(flags)
+		command, run := &cobra.Command{Use: of.Name + " -f FILE", Short: of.Short, Long: of.Long,
+			Example: example(of.Examples("kubectl harrier")...)}, of.Prepare(flags)
 		command.Flags().AddGoFlagSet(flags)
 		command.RunE = func(command *cobra.Command, arguments []string) error {
 			return run(command.Context(), arguments, streams.Out, streams.Err)
@@ -59,7 +62,8 @@ func topCommand(streams Streams) *cobra.Command {
 (JOBS) and those of them that no runner has (WAIT); the numbers in force (MIN, MAX); and what keeps it from running more jobs.
 
 On a terminal the table is redrawn in place; q or Ctrl-C quits. Elsewhere a line is added whenever a scale set has changed.`,
-		Example: example("kubectl harrier top", "kubectl harrier top -A --sort-by waiting", "kubectl harrier top -n my-runners --once -o json"),
+		Example: example("kubectl harrier top", "kubectl harrier top -A --sort-by waiting",
+			"kubectl harrier top -n my-runners --once -o json"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := output.CheckFormat(options.Format); err != nil {
 				return err
@@ -79,7 +83,8 @@ On a terminal the table is redrawn in place; q or Ctrl-C quits. Elsewhere a line
 		},
 	}
 	command.Flags().BoolVar(&options.Once, "once", false, "show the table once")
-	command.Flags().StringVar(&options.Order, "sort-by", top.Orders[0], strings.Join(top.Orders, ", ")+": the greatest number first")
+	command.Flags().StringVar(&options.Order, "sort-by", top.Orders[0],
+		strings.Join(top.Orders, ", ")+": the greatest number first")
 	completeWith(command, "sort-by", top.Orders)
 	access.addFlags(command.Flags(), "scale sets")
 	addOutput(command, &options.Format)
@@ -89,24 +94,28 @@ On a terminal the table is redrawn in place; q or Ctrl-C quits. Elsewhere a line
 func whyCommand(streams Streams) *cobra.Command {
 	access, ledgers, options := &connection{}, &past{}, why.Options{}
 	command := &cobra.Command{
-		Use: "why JOB-ID|RUN-ID|RUN-URL|RUNNER|POD", Short: "Tell what became of a job, and why it waits or was lost", Args: cobra.ExactArgs(1),
+		Use: "why JOB-ID|RUN-ID|RUN-URL|RUNNER|POD", Short: "Tell what became of a job, and why it waits or was lost",
+		Args: cobra.ExactArgs(1),
 		Long: `Tells of each job that is meant how far it is, what it waited for and how long, where it ran, why it waits or what it was lost to, whether it
 is run again, what to do next, and whose step that is. It reads runners, pods, Events and scale sets; whoever may only read pods is told what these know.
 A runner is removed some seconds after its job; what was before that, the ledger of jobs knows (history.enabled of the controller's chart), if it can be asked.
 
 Without -n it looks in all namespaces or, as far as you may not, in that of the kubeconfig's context. A job that waits is known if the scale set has
 feedback.checks.`,
-		Example: example("kubectl harrier why https://github.com/my-org/my-app/actions/runs/1234567890", "kubectl harrier why 1234567890 -n my-runners",
-			"kubectl harrier why pod/my-runners-x7k2p-runner-8fzqd -o json", "kubectl harrier why 1234567890 --history-url http://localhost:8090"),
+		Example: example("kubectl harrier why https://github.com/my-org/my-app/actions/runs/1234567890",
+			"kubectl harrier why 1234567890 -n my-runners",
+			"kubectl harrier why pod/my-runners-x7k2p-runner-8fzqd -o json",
+			"kubectl harrier why 1234567890 --history-url http://localhost:8090"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			var err error
 			if options.Ledger, err = ledgers.open(access); err != nil {
 				return err
 			}
-			return access.examine(command.Context(), options.Format, func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
-				options.Namespace, options.Everywhere = namespace, access.overrides.Context.Namespace == ""
-				return why.Run(ctx, cluster, arguments[0], options, streams.Out)
-			})
+			return access.examine(command.Context(), options.Format,
+				func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
+					options.Namespace, options.Everywhere = namespace, access.overrides.Context.Namespace == ""
+					return why.Run(ctx, cluster, arguments[0], options, streams.Out)
+				})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -119,14 +128,18 @@ feedback.checks.`,
 func reportCommand(streams Streams) *cobra.Command {
 	access, ledgers, options := &connection{}, &past{}, report.Options{}
 	command := &cobra.Command{
-		Use: "report", Short: "Tell who has used how much, and which jobs request more than they use", Args: cobra.NoArgs,
+		Use: "report", Short: "Tell who has used how much, and which jobs request more than they use",
+		Args: cobra.NoArgs,
 		Long: `Tells what jobs that have finished come to: how many, how they ended, hours, requested CPU and memory, how long they waited on average and
 for what most, and what they cost if prices are set. With --waits, how long half of them and 95 of 100 waited for each phase; with --right-sizing, what each
 job of a workflow uses of what it requests, and what fitting requests would save. It asks the ledger of jobs (history.enabled of the controller's chart), and changes nothing.
 
 The ledger is found by its Service, and asked through the API server. With kubectl port-forward, --history-url http://localhost:8090 needs other rights.`,
-		Example: example("kubectl harrier report --since 7d", "kubectl harrier report --by workflow --since 30d -o csv >usage.csv",
-			"kubectl harrier report --waits --by set --since 24h", "kubectl harrier report --right-sizing -n my-runners", "kubectl harrier report --by set --history-url http://localhost:8090 -o json"),
+		Example: example("kubectl harrier report --since 7d",
+			"kubectl harrier report --by workflow --since 30d -o csv >usage.csv",
+			"kubectl harrier report --waits --by set --since 24h",
+			"kubectl harrier report --right-sizing -n my-runners",
+			"kubectl harrier report --by set --history-url http://localhost:8090 -o json"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := output.CheckFormat(options.Format, output.CSV); err != nil {
 				return err
@@ -154,7 +167,8 @@ The ledger is found by its Service, and asked through the API server. With kubec
 	flags := command.Flags()
 	flags.StringVar(&options.By, "by", report.Groups[0], strings.Join(report.Groups, ", ")+": what is added up")
 	completeWith(command, "by", report.Groups)
-	flags.StringVar(&options.Since, "since", "30d", "how long ago, such as 24h or 30d, or a time such as 2026-03-04T12:00:00Z")
+	flags.StringVar(&options.Since, "since", "30d",
+		"how long ago, such as 24h or 30d, or a time such as 2026-03-04T12:00:00Z")
 	flags.StringVar(&options.Repository, "repository", "", "jobs of this repository only: OWNER/REPO")
 	flags.StringVar(&options.Workflow, "workflow", "", "jobs of this workflow only: OWNER/REPO/.github/workflows/FILE")
 	flags.StringVar(&options.Set, "set", "", "jobs of this scale set only")
@@ -196,7 +210,9 @@ func drainOrResume(streams Streams, drains bool, command *cobra.Command) *cobra.
 
 // withoutKind takes TYPE/NAME as well, as kubectl get -o name prints it.
 func withoutKind(name string) string {
-	if kind, rest, found := strings.Cut(name, "/"); found && slices.Contains([]string{"ars", "autoscalingrunnerset", "autoscalingrunnersets", "autoscalingrunnerset.actions.github.com", "autoscalingrunnersets.actions.github.com"}, kind) {
+	if kind, rest, found := strings.Cut(name, "/"); found &&
+		slices.Contains([]string{"ars", "autoscalingrunnerset", "autoscalingrunnersets",
+			"autoscalingrunnerset.actions.github.com", "autoscalingrunnersets.actions.github.com"}, kind) {
 		return rest
 	}
 	return name
@@ -205,18 +221,20 @@ func withoutKind(name string) string {
 func doctorCommand(streams Streams) *cobra.Command {
 	access, options := &connection{}, doctor.Options{}
 	command := &cobra.Command{
-		Use: "doctor [SET]", Short: "Explain why jobs wait: the doctor of docs/troubleshooting.md", Args: cobra.MaximumNArgs(1),
+		Use: "doctor [SET]", Short: "Explain why jobs wait: the doctor of docs/troubleshooting.md",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Lists what may keep jobs waiting, the most likely cause first, each with what to do about it. It is the same as manager doctor, for the
 namespace of the kubeconfig's context unless -n or -A is given.`,
 		Example: example("kubectl harrier doctor -n my-runners my-set", "kubectl harrier doctor -A -o json"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			return access.examine(command.Context(), options.Output, func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
-				options.Namespace = namespace
-				if len(arguments) > 0 {
-					options.Name = withoutKind(arguments[0])
-				}
-				return doctor.Run(ctx, cluster, options, streams.Out)
-			})
+			return access.examine(command.Context(), options.Output,
+				func(ctx context.Context, cluster snapshot.Cluster, namespace string) error {
+					options.Namespace = namespace
+					if len(arguments) > 0 {
+						options.Name = withoutKind(arguments[0])
+					}
+					return doctor.Run(ctx, cluster, options, streams.Out)
+				})
 		},
 		ValidArgsFunction: completeSets(access),
 	}

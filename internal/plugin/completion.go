@@ -13,7 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// kubectlCompletion is the program that kubectl asks what may follow "kubectl harrier": a file of this name in a directory of PATH.
+// kubectlCompletion is the program that kubectl asks what may follow "kubectl harrier": a file of this name in a
+// directory of PATH.
 //
 //go:embed kubectl_complete-harrier
 var kubectlCompletion string
@@ -40,7 +41,7 @@ kubectl_complete-harrier, and make it executable.`,
 	})
 }
 
-// completionTimeout is how long a shell waits for names.
+// A shell waits completionTimeout for names at most.
 const completionTimeout = 3 * time.Second
 
 // completeSets completes the first argument with the names of scale sets. Without an answer in time there are none.

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	_ "k8s.io/client-go/plugin/pkg/client/auth/oidc" // what kubectl knows in a kubeconfig besides certificates, tokens and programs
+	// what kubectl knows in a kubeconfig besides certificates, tokens and programs
+	_ "k8s.io/client-go/plugin/pkg/client/auth/oidc"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,18 +20,20 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/why"
 )
 
-// connection is how a command reaches the cluster: by the flags of kubectl, which mean the same here.
+// connection leads a command to the cluster: by the flags of kubectl, which mean the same here.
 type connection struct {
 	kubeconfig    string
 	overrides     clientcmd.ConfigOverrides
 	allNamespaces bool
 }
 
-// addFlags adds kubectl's flags. what names the objects that -n and -A choose, empty for a command that is about a single object.
+// addFlags adds kubectl's flags. what names the objects that -n and -A choose, empty for a command that is about a
+// single object.
 func (c *connection) addFlags(flags *pflag.FlagSet, what string) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: KUBECONFIG or ~/.kube/config")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
-	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", "" // kubectl has them no more
+	// kubectl has them no more
+	names.AuthOverrideFlags.Username.LongName, names.AuthOverrideFlags.Password.LongName = "", ""
 	clientcmd.BindOverrideFlags(&c.overrides, flags, names)
 	flags.Lookup(clientcmd.FlagNamespace).Usage = "namespace; empty: that of the kubeconfig's context"
 	if what != "" {
@@ -47,7 +50,8 @@ func (c *connection) find() (config *rest.Config, namespace string, err error) {
 		namespace, _, err = loader.Namespace()
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("find the API server: %w; use --kubeconfig FILE or --context NAME, or set KUBECONFIG", err)
+		return nil, "", fmt.Errorf("find the API server: %w; use --kubeconfig FILE or --context NAME, or set "+
+			"KUBECONFIG", err)
 	}
 	if c.allNamespaces {
 		namespace = ""
@@ -56,7 +60,7 @@ func (c *connection) find() (config *rest.Config, namespace string, err error) {
 	return config, namespace, nil
 }
 
-// past is how a command reaches the ledger of jobs: at an address, or at its Service, through the API server.
+// past leads a command to the ledger of jobs: at an address, or at its Service, through the API server.
 type past struct{ url, namespace string }
 
 func (p *past) addFlags(flags *pflag.FlagSet) {
@@ -66,7 +70,7 @@ func (p *past) addFlags(flags *pflag.FlagSet) {
 		"namespace of the ledger's Service, that of the controller; empty: any")
 }
 
-// open returns what leads to the ledger. It fails for flags that can't be; whether there is a ledger is found out
+// open returns what leads to the ledger. It fails for flags that can't be; whether there is a ledger turns out
 // later.
 func (p *past) open(access *connection) (why.Opener, error) {
 	if p.url != "" {
@@ -103,7 +107,8 @@ func (c *connection) watching() (client.WithWatch, string, error) {
 const longestAnswer = time.Minute
 
 // examine runs a command that reads the cluster as the doctor does, and doesn't wait for anything.
-func (c *connection) examine(ctx context.Context, format string, run func(context.Context, snapshot.Cluster, string) error) error {
+func (c *connection) examine(ctx context.Context, format string,
+	run func(context.Context, snapshot.Cluster, string) error) error {
 	if err := output.CheckFormat(format); err != nil {
 		return err
 	}

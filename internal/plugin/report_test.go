@@ -19,8 +19,8 @@ import (
 // ledgerService is the name of the Service in the documentation.
 const ledgerService = "harrier-gha-rs-controller-history"
 
-// remember starts a ledger that knows a job of the run, with its Service in a namespace. It is at an address that the API server's proxy goes to:
-// that of a pod, which loopback is not.
+// remember starts a ledger that knows a job of the run, with its Service in a namespace. It is at an address that the
+// API server's proxy goes to: that of a pod, which loopback is not.
 func remember(t *testing.T, cluster *testkube.Cluster, namespace string) (address string) {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -37,25 +37,30 @@ func remember(t *testing.T, cluster *testkube.Cluster, namespace string) (addres
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			t.Error("the ledger is told who asks")
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(map[string]string{
-			"/api/v1/usage": `[{"repository":"acme/app","jobs":2,"succeeded":1,"lost":1,"runHours":1.5,"cost":3}]`, "/api/v1/gaps": "[]", "/api/v1/sizes": "[]",
-			"/api/v1/jobs": `{"jobs":[{"runnerUID":"u","namespace":"` + namespace + `","set":"linux","runner":"gone","repository":"acme/app","name":"test","runID":1234567890,"result":"failed"}]}`,
-		}[r.URL.Path]))
-	})}}
+	s := &httptest.Server{Listener: listener,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" {
+				t.Error("the ledger is told who asks")
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(map[string]string{
+				"/api/v1/usage": `[{"repository":"acme/app","jobs":2,"succeeded":1,"lost":1,"runHours":1.5,"cost":3}]`, "/api/v1/gaps": "[]", "/api/v1/sizes": "[]",
+				"/api/v1/jobs": `{"jobs":[{"runnerUID":"u","namespace":"` + namespace + `","set":"linux","runner":"gone","repository":"acme/app","name":"test","runID":1234567890,"result":"failed"}]}`,
+			}[r.URL.Path]))
+		})}}
 	s.Start()
 	t.Cleanup(s.Close)
 	port, _ := strconv.Atoi(s.URL[strings.LastIndex(s.URL, ":")+1:])
-	about := metav1.ObjectMeta{Namespace: namespace, Name: ledgerService, Labels: map[string]string{"app.kubernetes.io/component": "history", "app.kubernetes.io/part-of": "harrier"}}
-	service := &corev1.Service{ObjectMeta: about, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ledger"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "history", Image: "mine"}}}}
+	about := metav1.ObjectMeta{Namespace: namespace, Name: ledgerService,
+		Labels: map[string]string{"app.kubernetes.io/component": "history", "app.kubernetes.io/part-of": "harrier"}}
+	service := &corev1.Service{ObjectMeta: about,
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ledger"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "history", Image: "mine"}}}}
 	endpoints := &corev1.Endpoints{ObjectMeta: about, Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // the API server's proxy still goes by it
-		Addresses: []corev1.EndpointAddress{{IP: host, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod.Name}}},
-		Ports:     []corev1.EndpointPort{{Name: "http", Port: int32(port)}}}}}
+		Addresses: []corev1.EndpointAddress{{IP: host,
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod.Name}}},
+		Ports: []corev1.EndpointPort{{Name: "http", Port: int32(port)}}}}}
 	for _, object := range []client.Object{service, pod, endpoints} {
 		if err := cluster.Client().Create(t.Context(), object); err != nil {
 			t.Fatal(err)
@@ -68,15 +73,19 @@ func remember(t *testing.T, cluster *testkube.Cluster, namespace string) (addres
 	return s.URL
 }
 
-// The documented Role is enough to ask the ledger through the API server; without it, what is missing is said, and an address needs no cluster.
+// The documented Role is enough to ask the ledger through the API server; without it, what is missing is said, and an
+// address needs no cluster.
 func TestUsersAskTheLedger(t *testing.T) {
 	cluster := testkube.Shared(t)
 	namespace := cluster.NewNamespace(t)
 	install(t, cluster.Client(), namespace)
 	address, roles := remember(t, cluster, namespace), documented(t)
 	viewer := user(t, cluster, namespace, "viewer", append(podReader, roles["harrier-view"]...))
-	reporter := user(t, cluster, namespace, "reporter", append(append(podReader, roles["harrier-view"]...), roles["harrier-history"]...))
-	lister := user(t, cluster, namespace, "lister", append(podReader, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list"}}))
+	reporter := user(t, cluster, namespace, "reporter",
+		append(append(podReader, roles["harrier-view"]...), roles["harrier-history"]...))
+	lister := user(t, cluster, namespace, "lister",
+		append(podReader, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"},
+			Verbs: []string{"list"}}))
 	for name, test := range map[string]struct {
 		who  string
 		line string
@@ -98,9 +107,11 @@ func TestUsersAskTheLedger(t *testing.T) {
 		"why by address":               {viewer, "why gone -n NS --history-url " + address, 0, []string{`Job "test"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := run(t.Context(), test.who, strings.Fields(strings.ReplaceAll(test.line, "NS", namespace))...)
+			code, stdout, stderr := run(t.Context(), test.who,
+				strings.Fields(strings.ReplaceAll(test.line, "NS", namespace))...)
 			for _, part := range test.says {
-				if part = strings.ReplaceAll(part, "NS", namespace); code != test.code || !strings.Contains(stdout+stderr, part) {
+				if part = strings.ReplaceAll(part, "NS", namespace); code != test.code ||
+					!strings.Contains(stdout+stderr, part) {
 					t.Errorf("ends with %d, want %d and %q:\n%s%s", code, test.code, part, stdout, stderr)
 				}
 			}

@@ -41,22 +41,33 @@ func install(t *testing.T, c client.Client, namespace string) {
 	labels := map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: namespace}
 	containers := []corev1.Container{{Name: "runner", Image: "mine"}}
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "linux"}}
-	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Template.Spec.Containers, set.Spec.MaxRunners = "https://github.com/acme", "github", containers, new(1)
-	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "linux-x7k2p", Labels: labels}}
-	runnerSet.Spec.AssignedJobs, runnerSet.Spec.MaxRunners, runnerSet.Spec.EphemeralRunnerSpec.PodSpec.Containers = 1, new(1), containers
-	runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigSecret = "https://github.com/acme", "github"
-	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runnerName, Labels: labels}, Spec: runnerSet.Spec.EphemeralRunnerSpec}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runnerName, Labels: map[string]string{v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelJobRunID: "1234567890"},
-		Annotations: map[string]string{v1alpha1.AnnotationJobRunID: "1234567890", v1alpha1.AnnotationJobRepository: "acme/app", v1alpha1.AnnotationJobName: "build"}}}
+	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Template.Spec.Containers,
+		set.Spec.MaxRunners = "https://github.com/acme", "github", containers, new(1)
+	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "linux-x7k2p",
+		Labels: labels}}
+	runnerSet.Spec.AssignedJobs, runnerSet.Spec.MaxRunners, runnerSet.Spec.EphemeralRunnerSpec.PodSpec.Containers = 1,
+		new(1), containers
+	runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl,
+		runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigSecret = "https://github.com/acme", "github"
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runnerName,
+		Labels: labels}, Spec: runnerSet.Spec.EphemeralRunnerSpec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: runnerName,
+		Labels: map[string]string{v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: "linux",
+			v1alpha1.LabelJobRunID: "1234567890"},
+		Annotations: map[string]string{v1alpha1.AnnotationJobRunID: "1234567890",
+			v1alpha1.AnnotationJobRepository: "acme/app", v1alpha1.AnnotationJobName: "build"}}}
 	pod.Spec.Containers = containers
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Type: "Normal", Reason: "Scheduled", Message: "to node-7",
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: runnerName}, LastTimestamp: metav1.Now()}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Type: "Normal",
+		Reason: "Scheduled", Message: "to node-7",
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: runnerName},
+		LastTimestamp:  metav1.Now()}
 	for _, object := range []client.Object{set, runnerSet, runner, pod, event} {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatalf("create %s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
 		}
 	}
-	set.Status.Phase, set.Status.AssignedJobs, set.Status.BusyRunners, set.Status.ObservedGeneration, set.Status.EffectiveMaxRunners = "Running", 1, 1, set.Generation, new(1)
+	set.Status.Phase, set.Status.AssignedJobs, set.Status.BusyRunners, set.Status.ObservedGeneration,
+		set.Status.EffectiveMaxRunners = "Running", 1, 1, set.Generation, new(1)
 	runner.Status.Phase, runner.Status.JobID, runner.Status.WorkflowRunID = "Running", "one", 1234567890
 	runner.Status.JobRepositoryName, runner.Status.JobDisplayName = "acme/app", "build"
 	pod.Status.Phase = corev1.PodRunning
@@ -92,14 +103,16 @@ func documented(t *testing.T) map[string][]rbacv1.PolicyRule {
 }
 
 // podReader are the parts of Kubernetes' role view that matter here.
-var podReader = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods", "events", "resourcequotas"}, Verbs: []string{"get", "list", "watch"}}}
+var podReader = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods", "events", "resourcequotas"},
+	Verbs: []string{"get", "list", "watch"}}}
 
 // user gives a user rights in one namespace, and returns a kubeconfig.
 func user(t *testing.T, cluster *testkube.Cluster, namespace, name string, rules []rbacv1.PolicyRule) string {
 	t.Helper()
 	name += "-of-" + namespace
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules}
-	binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: name},
+	binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: name}}}
 	for _, object := range []client.Object{role, binding} {
 		if err := cluster.Client().Create(t.Context(), object); err != nil {
@@ -107,15 +120,18 @@ func user(t *testing.T, cluster *testkube.Cluster, namespace, name string, rules
 		}
 	}
 	last := rules[len(rules)-1]
-	asks := authorizationv1.ResourceAttributes{Namespace: namespace, Group: last.APIGroups[0], Resource: last.Resources[0], Verb: last.Verbs[0]}
-	NewWithT(t).Eventually(func() (bool, error) { return testkube.Allowed(t.Context(), cluster.Client(), name, asks) }, 30*time.Second).Should(BeTrue())
+	asks := authorizationv1.ResourceAttributes{Namespace: namespace, Group: last.APIGroups[0],
+		Resource: last.Resources[0], Verb: last.Verbs[0]}
+	NewWithT(t).Eventually(func() (bool, error) { return testkube.Allowed(t.Context(), cluster.Client(), name, asks) },
+		30*time.Second).Should(BeTrue())
 	return cluster.Kubeconfig(t, testkube.User(name))
 }
 
 // run runs the plugin as a user, in a namespace.
 func run(ctx context.Context, kubeconfig string, arguments ...string) (code int, stdout, stderr string) {
 	var out, errors bytes.Buffer
-	code = plugin.Main(ctx, append(arguments, "--kubeconfig", kubeconfig), plugin.Streams{In: strings.NewReader(""), Out: &out, Err: &errors})
+	code = plugin.Main(ctx, append(arguments, "--kubeconfig", kubeconfig),
+		plugin.Streams{In: strings.NewReader(""), Out: &out, Err: &errors})
 	return code, out.String(), errors.String()
 }
 
@@ -148,7 +164,8 @@ func TestUsersOfOneNamespace(t *testing.T) {
 		"the doctor":                   {viewer, "doctor linux -n NS", 0, []string{"maxRunners of 1 is reached", "could not be read"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := run(t.Context(), test.who, strings.Fields(strings.ReplaceAll(test.line, "NS", namespace))...)
+			code, stdout, stderr := run(t.Context(), test.who,
+				strings.Fields(strings.ReplaceAll(test.line, "NS", namespace))...)
 			for _, part := range test.says {
 				if code != test.code || !strings.Contains(stdout+stderr, part) {
 					t.Errorf("ends with %d, want %d and %q:\n%s%s", code, test.code, part, stdout, stderr)
@@ -164,15 +181,18 @@ func TestDrainByAnEditor(t *testing.T) {
 	namespace, g := cluster.NewNamespace(t), NewWithT(t)
 	install(t, cluster.Client(), namespace)
 	roles := documented(t)
-	editor := user(t, cluster, namespace, "editor", append(append(podReader, roles["harrier-view"]...), roles["harrier-edit"]...))
+	editor := user(t, cluster, namespace, "editor",
+		append(append(podReader, roles["harrier-view"]...), roles["harrier-edit"]...))
 	read := func() *v1alpha1.AutoscalingRunnerSet {
 		set := &v1alpha1.AutoscalingRunnerSet{}
-		g.Expect(cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "linux"}, set)).To(Succeed())
+		g.Expect(cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "linux"}, set)).
+			To(Succeed())
 		return set
 	}
 	say := func(status metav1.ConditionStatus, reason string) {
 		set := read()
-		meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{Type: "Drained", Status: status, Reason: reason, Message: "m"})
+		meta.SetStatusCondition(&set.Status.Conditions,
+			metav1.Condition{Type: "Drained", Status: status, Reason: reason, Message: "m"})
 		g.Expect(cluster.Client().Status().Update(t.Context(), set)).To(Succeed())
 	}
 	for _, step := range []struct {
@@ -180,11 +200,13 @@ func TestDrainByAnEditor(t *testing.T) {
 		status          metav1.ConditionStatus
 		drained         bool
 		says            string
-	}{{"drain", "Drained", metav1.ConditionTrue, true, "is drained"}, {"resume", "TakesJobs", metav1.ConditionFalse, false, "takes jobs"}} {
+	}{{"drain", "Drained", metav1.ConditionTrue, true, "is drained"},
+		{"resume", "TakesJobs", metav1.ConditionFalse, false, "takes jobs"}} {
 		generation := read().Generation
 		ended := make(chan string)
 		go func() {
-			code, stdout, stderr := run(t.Context(), editor, step.command, "autoscalingrunnerset/linux", "-n", namespace, "--timeout", "1m")
+			code, stdout, stderr := run(t.Context(), editor, step.command, "autoscalingrunnerset/linux", "-n",
+				namespace, "--timeout", "1m")
 			ended <- string(rune('0'+code)) + stdout + stderr
 		}()
 		g.Eventually(func() bool { return read().Drained() }, 30*time.Second).Should(Equal(step.drained))
@@ -220,11 +242,13 @@ func TestTopFollowsAWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	out, ended := &written{}, make(chan int)
 	go func() {
-		ended <- plugin.Main(ctx, []string{"top", "-n", namespace, "--kubeconfig", cluster.AdminKubeconfig()}, plugin.Streams{In: strings.NewReader(""), Out: out, Err: io.Discard})
+		ended <- plugin.Main(ctx, []string{"top", "-n", namespace, "--kubeconfig", cluster.AdminKubeconfig()},
+			plugin.Streams{In: strings.NewReader(""), Out: out, Err: io.Discard})
 	}()
 	g.Eventually(out.String, 30*time.Second).Should(ContainSubstring("linux        1 "))
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	g.Expect(cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "linux"}, set)).To(Succeed())
+	g.Expect(cluster.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "linux"}, set)).
+		To(Succeed())
 	set.Status.AssignedJobs = 7
 	g.Expect(cluster.Client().Status().Update(t.Context(), set)).To(Succeed())
 	g.Eventually(out.String, 30*time.Second).Should(ContainSubstring("linux        1    0    0    7    6 "))

@@ -188,13 +188,14 @@ func (c *Cluster) awaitDefaultServiceAccount(ctx context.Context, namespace stri
 
 // await waits until the condition holds. It gives up if a program of the control plane ends or readyTimeout has passed.
 func (c *Cluster) await(ctx context.Context, program string, condition wait.ConditionWithContextFunc) error {
-	err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		if ended := c.ended(); ended != "" {
-			program = ended
-			return false, errors.New("it has ended")
-		}
-		return condition(ctx)
-	})
+	err := wait.PollUntilContextTimeout(ctx, readyInterval, readyTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			if ended := c.ended(); ended != "" {
+				program = ended
+				return false, errors.New("it has ended")
+			}
+			return condition(ctx)
+		})
 	if err != nil {
 		return fmt.Errorf("wait for %s: %w; the end of its log:\n%s", program, err, tail(c.logPath(program)))
 	}

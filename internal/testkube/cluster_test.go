@@ -89,7 +89,8 @@ func TestRolesDecideWhatAServiceAccountMayDo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig(t, testkube.ServiceAccount(namespace, "default")))
+	config, err := clientcmd.BuildConfigFromFlags("",
+		cluster.Kubeconfig(t, testkube.ServiceAccount(namespace, "default")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,8 @@ func TestRequestsHangWhileEtcdIsFrozen(t *testing.T) {
 	if err := cluster.AwaitAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Client().Create(t.Context(), configMap(namespace)); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := cluster.Client().Create(t.Context(), configMap(namespace)); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Error(err)
 	}
 }

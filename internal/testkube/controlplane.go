@@ -124,7 +124,8 @@ func (p *controlPlane) apiServerArguments() []string {
 		"--tls-cert-file=" + p.path("apiserver.crt"), "--tls-private-key-file=" + p.path("apiserver.key"),
 		"--token-auth-file=" + p.path("tokens.csv"),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + p.path("tokens.key"), "--service-account-signing-key-file=" + p.path("tokens.key"),
+		"--service-account-key-file=" + p.path("tokens.key"),
+		"--service-account-signing-key-file=" + p.path("tokens.key"),
 		"--service-cluster-ip-range=10.96.0.0/16",
 		// A loopback address can't be an endpoint of the Service kubernetes.
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
@@ -133,7 +134,8 @@ func (p *controlPlane) apiServerArguments() []string {
 	}
 	if p.audit {
 		// In blocking mode a request is in the log when it is answered, or a moment later.
-		arguments = append(arguments, "--audit-policy-file="+p.path("audit.yaml"), "--audit-log-path="+p.path("audit.log"),
+		arguments = append(arguments, "--audit-policy-file="+p.path("audit.yaml"),
+			"--audit-log-path="+p.path("audit.log"),
 			"--audit-log-mode=blocking",
 			// No rotation: 5,000 runners write more than the default of 100 MB.
 			"--audit-log-maxsize=100000")

@@ -69,8 +69,8 @@ func Start(t testing.TB, options Options) *Cluster {
 	return cluster
 }
 
-// NewNamespace creates a namespace with its default ServiceAccount, so that pods can be created in it at once. It is
-// deleted when the test ends, but only a controller manager carries that out.
+// NewNamespace creates a namespace with its default ServiceAccount, so that pods can be created in it immediately. It
+// is deleted when the test ends, but only a controller manager carries that out.
 func (c *Cluster) NewNamespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}

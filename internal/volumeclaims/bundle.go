@@ -311,8 +311,8 @@ func (p *Pool) avoidedUntil(b *bundle) time.Time {
 	return latest.Add(avoidedBackoff)
 }
 
-// room returns how many more bundles may be created. While the API server refuses claims, none is: the runners that
-// wait for theirs try again, and further ones would only join them.
+// room returns the number of bundles that may still be created. While the API server refuses claims, it is 0: the
+// runners that wait for theirs try again, and further ones would only join them.
 func (p *Pool) room() int {
 	room := math.MaxInt
 	for _, template := range p.templates {

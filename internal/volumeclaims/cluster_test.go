@@ -85,7 +85,8 @@ func (c *cluster) check() {
 	}
 	for template, n := range count {
 		if most := c.set.Spec.VolumeClaimPool.Max; most != nil && n > *most {
-			c.failf("%d claims of template %s, at most %d may be: %v", n, template, *most, slices.Sorted(maps.Keys(c.claims)))
+			c.failf("%d claims of template %s, at most %d may be: %v", n, template, *most,
+				slices.Sorted(maps.Keys(c.claims)))
 		}
 	}
 }
@@ -100,7 +101,8 @@ func (c *cluster) deleteClaim(name string, uid types.UID, why volumeclaims.Why) 
 		if r.done || !slices.Contains(r.names(), name) {
 			continue
 		}
-		if why != volumeclaims.Discarded { // a discarded one stays until the pod of who got it to work after all has ended
+		// a discarded one stays until the pod of who got it to work after all has ended
+		if why != volumeclaims.Discarded {
 			c.failf("claim %s is deleted (%s) although %s has it", name, why, r.name)
 		}
 	}

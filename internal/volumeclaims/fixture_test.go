@@ -27,7 +27,8 @@ func newSet(templates ...string) *v1alpha1.AutoscalingRunnerSet {
 	for _, name := range templates {
 		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, v1alpha1.VolumeClaimTemplate{
 			Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: name},
-			Spec:     corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}},
 		})
 	}
 	return set
@@ -102,7 +103,7 @@ func (s *scene) plan(wanted int) volumeclaims.Decision {
 	return d
 }
 
-// names returns what the leases give as the volume of a template.
+// names returns the claims that the leases give as the volume of a template.
 func names(d volumeclaims.Decision, template string) []string {
 	var found []string
 	for _, lease := range d.Leases {

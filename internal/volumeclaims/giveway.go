@@ -52,13 +52,14 @@ var concessions = []concession{
 	{name: "its claims are from another address or group", up: true, reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, _ *Runner, b *bundle) bool { return p.foreign(b) },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("runner %s has %s of another GitHub address or runner group than the scale set now: another "+
-				"runner takes its place", r.Name, b)
+			return fmt.Sprintf("runner %s has %s of another GitHub address or runner group than the scale set now: "+
+				"another runner takes its place", r.Name, b)
 		}},
 	{name: "the volume of its claim is gone", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(_ *Pool, _ *Runner, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("a volume of %s, which runner %s has, is gone: another runner takes its place", b, r.Name)
+			return fmt.Sprintf("a volume of %s, which runner %s has, is gone: another runner takes its place",
+				b, r.Name)
 		}},
 	{name: "a claim that it names is none that it may have", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(_ *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Unusable },
@@ -68,8 +69,8 @@ var concessions = []concession{
 	{name: "the API server refuses its claim, and another one is free", reason: v1alpha1.ReasonVolumeClaimRefused,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Refused && p.spare > 0 },
 		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("the API server refuses a claim for runner %s, and another claim has become free: another "+
-				"runner takes its place", r.Name)
+			return fmt.Sprintf("the API server refuses a claim for runner %s, and another claim has become free: "+
+				"another runner takes its place", r.Name)
 		},
 		does: func(p *Pool, _ *Decision, _ *Runner, _ *bundle) { p.spare-- }}, // each serves one
 	{name: "its node can't attach or mount its claims", reason: v1alpha1.ReasonVolumeClaimUnusable,
@@ -77,26 +78,29 @@ var concessions = []concession{
 			return r.Failure.Kind == Unmounted && p.failedFor(r, FailureTimeout)
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place", r.Name, b,
+			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place",
+				r.Name, b,
 				FailureTimeout)
 		},
 		does: (*Pool).blameInTurn},
 	{name: "its claim was deleted before its pod had a node", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, b *bundle) bool {
-			return p.unplaced(r) && slices.ContainsFunc(slices.Collect(maps.Keys(r.Claims)), func(template string) bool {
-				claim := b.claims[template]
-				return r.Claims[template] != "" && (claim == nil || claim.Deleting)
-			})
+			return p.unplaced(r) && slices.ContainsFunc(slices.Collect(maps.Keys(r.Claims)),
+				func(template string) bool {
+					claim := b.claims[template]
+					return r.Claims[template] != "" && (claim == nil || claim.Deleting)
+				})
 		},
 		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("a claim of runner %s was deleted while its pod waited for a node: another runner takes "+
-				"its place", r.Name)
+			return fmt.Sprintf("a claim of runner %s was deleted while its pod waited for a node: another "+
+				"runner takes its place", r.Name)
 		}},
-	{name: "its claims have no volume, and their template is another one now", reason: v1alpha1.ReasonVolumeClaimUnusable,
+	{name: "its claims have no volume, and their template is another one now",
+		reason:  v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, b *bundle) bool { return p.unplaced(r) && b.any((*Claim).outdated) },
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: another "+
-				"runner takes its place", b, r.Name, FailureTimeout)
+			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: "+
+				"another runner takes its place", b, r.Name, FailureTimeout)
 		}},
 	{name: "its claims have no volume, and another one is free", reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
@@ -104,21 +108,22 @@ var concessions = []concession{
 				(p.passedOver(r) > p.swapsSince(r) || p.rested(fullSwapInterval))
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner takes its "+
-				"place", b, r.Name, FailureTimeout)
+			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner "+
+				"takes its place", b, r.Name, FailureTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.spare--
 			p.swap(r, b)
 			p.blame(d, r, b)
 		}},
-	{name: "it has no node, and a later runner with other claims has got one", reason: v1alpha1.ReasonVolumeClaimUnusable,
+	{name: "it has no node, and a later runner with other claims has got one",
+		reason: v1alpha1.ReasonVolumeClaimUnusable,
 		applies: func(p *Pool, r *Runner, _ *bundle) bool {
 			return p.unplaced(r) && p.bound(r) && p.passedOver(r) > p.swapsSince(r)
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another runner takes "+
-				"its place", r.Name, b, FailureTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another "+
+				"runner takes its place", r.Name, b, FailureTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.swap(r, b)
@@ -129,8 +134,8 @@ var concessions = []concession{
 			return p.unplaced(r) && p.bound(r) && !p.unboundWaits && p.maySwap()
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, with other "+
-				"claims", r.Name, b, FailureTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, "+
+				"with other claims", r.Name, b, FailureTimeout)
 		},
 		does: func(p *Pool, _ *Decision, r *Runner, b *bundle) { p.swap(r, b) }},
 	{name: "it has no node, as if its claims were on a lost one, and there are no others",
@@ -140,12 +145,13 @@ var concessions = []concession{
 			return alone && r.Failure.Kind == Unplaced && p.failedFor(r, lostNodeTimeout) && p.mayDiscard()
 		},
 		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and no other claim may be created: another "+
-				"runner takes its place", r.Name, b, lostNodeTimeout)
+			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and no other claim may be created: "+
+				"another runner takes its place", r.Name, b, lostNodeTimeout)
 		},
 		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
 			p.swap(r, b)
-			p.discard(d, r, b, fmt.Sprintf("the pod of runner %s got no node with it for %s, and there is no other", r.Name,
+			p.discard(d, r, b, fmt.Sprintf("the pod of runner %s got no node with it for %s, and there is no other",
+				r.Name,
 				lostNodeTimeout))
 		}},
 }
@@ -184,7 +190,8 @@ func (p *Pool) giveWay(d *Decision) {
 		if rule.does != nil {
 			rule.does(p, d, r, b)
 		}
-		d.Replacements = append(d.Replacements, Replacement{Runner: r.Name, Reason: rule.reason, Message: rule.message(r, b)})
+		d.Replacements = append(d.Replacements,
+			Replacement{Runner: r.Name, Reason: rule.reason, Message: rule.message(r, b)})
 	}
 	d.swapped, d.swappedBound, d.discarded = p.swapped, p.swappedBound, p.discarded
 }

@@ -99,7 +99,8 @@ var concessions = map[string]struct {
 		s.failing("r", "22222", volumeclaims.Unplaced)
 	}, time.Hour, "", ""},
 	"one whose claim got no volume before its template was corrected": {func(s *scene) {
-		s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-22222"].Spec.StorageClassName = "Pending", new("fsat")
+		s.pvcs["linux-docker-22222"].Status.Phase, s.pvcs["linux-docker-22222"].Spec.StorageClassName = "Pending",
+			new("fsat")
 		s.Set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("fast")
 		s.failing("r", "22222", volumeclaims.Unplaced)
 		s.runner("q", "44444")
@@ -274,7 +275,8 @@ func TestAFullClusterCostsFewClaims(t *testing.T) {
 	ids, placed, gone, discarded := 0, 0, 0, 0
 	add := func(lease volumeclaims.Lease) *volumeclaims.Runner {
 		ids++
-		s.Runners = append(s.Runners, volumeclaims.Runner{Name: fmt.Sprint("r", ids), CreatedAt: s.Now, Claims: lease.Claims})
+		s.Runners = append(s.Runners, volumeclaims.Runner{Name: fmt.Sprint("r", ids), CreatedAt: s.Now,
+			Claims: lease.Claims})
 		if name := lease.Claims["docker"]; s.pvcs[name] == nil {
 			s.claim("docker", name[len(name)-5:])
 		}
@@ -302,7 +304,9 @@ func TestAFullClusterCostsFewClaims(t *testing.T) {
 		}
 		gone += len(d.Replacements)
 		for _, replacement := range d.Replacements {
-			s.Runners = slices.DeleteFunc(s.Runners, func(r volumeclaims.Runner) bool { return r.Name == replacement.Runner })
+			s.Runners = slices.DeleteFunc(s.Runners, func(r volumeclaims.Runner) bool {
+				return r.Name == replacement.Runner
+			})
 		}
 		for _, deletion := range d.Deletions {
 			delete(s.pvcs, deletion.Name)

@@ -105,5 +105,6 @@ func FailedWithoutJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 		v1alpha1.ReasonVolumeClaimAwaited, v1alpha1.ReasonVolumeClaimNotDeleted}
 	return status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && !status.HadJob() && !status.JobCompleted() &&
 		status.LostCause == "" &&
-		!slices.Contains(silent, status.Reason) && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
+		!slices.Contains(silent, status.Reason) && !meta.IsStatusConditionTrue(status.Conditions,
+		v1alpha1.ConditionDraining)
 }

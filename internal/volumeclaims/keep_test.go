@@ -52,7 +52,8 @@ func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
 			if (verdict == volumeclaims.Awaited) == test.want.IsZero() || !due.Equal(test.want) {
 				t.Errorf("%s until %s, want it until %s", verdict, due, test.want)
 			}
-			if verdict, why, _ := volumeclaims.Returns(set, runner, at(10)); verdict != volumeclaims.Spoiled || why == "" {
+			if verdict, why, _ := volumeclaims.Returns(set, runner, at(10)); verdict != volumeclaims.Spoiled ||
+				why == "" {
 				t.Errorf("ten minutes later: %s", verdict)
 			}
 		})

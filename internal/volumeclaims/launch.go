@@ -35,8 +35,9 @@ func Missing(
 	return missing
 }
 
-// sourceOf returns what a runner's new claim is a copy of according to seedFrom, nil if it is a copy of nothing. The
-// bundle that the plan has picked counts only if it exists and has the content of the same address and group.
+// sourceOf returns the source that a runner's new claim is a copy of according to seedFrom, nil if it is a copy of
+// nothing. The bundle that the plan has picked counts only if it exists and has the content of the same address and
+// group.
 func sourceOf(
 	set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, runner *v1alpha1.EphemeralRunner,
 	find func(name string) *corev1.PersistentVolumeClaim,
@@ -56,7 +57,7 @@ func sourceOf(
 	return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}
 }
 
-// fixedSource returns what every new claim is a copy of according to seedFrom, nil if it names nothing.
+// fixedSource returns the source that every new claim is a copy of according to seedFrom, nil if it names none.
 func fixedSource(set *v1alpha1.AutoscalingRunnerSetSpec) *corev1.TypedLocalObjectReference {
 	switch from := set.EffectiveVolumeClaimPool().SeedFrom; {
 	case from.PersistentVolumeClaim != "":

@@ -139,7 +139,7 @@ func (p *Pool) begin(b *bundle) {
 	b.promised, b.state = true, stateLeased
 }
 
-// leaseOf returns what the holder of a bundle gets.
+// leaseOf returns the lease that the holder of a bundle gets.
 func (p *Pool) leaseOf(suffix, seed string) Lease {
 	claims := map[string]string{}
 	for _, template := range p.templates {

@@ -110,9 +110,11 @@ func TestWhatHappensIfNoClaimIsLeft(t *testing.T) {
 		"one that failed lately is better than none": {
 			world: func(s *scene) {
 				s.Runners = nil
-				s.pvcs["linux-docker-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "x@" + s.Now.Format(time.RFC3339)
+				s.pvcs["linux-docker-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "x@" +
+					s.Now.Format(time.RFC3339)
 			},
-			leases: []map[string]string{{"docker": "linux-docker-22222"}}, waiting: 1, wait: volumeclaims.WaitForFreeClaim,
+			leases: []map[string]string{{"docker": "linux-docker-22222"}}, waiting: 1,
+			wait: volumeclaims.WaitForFreeClaim,
 		},
 		"the API server refuses new claims": {
 			set:     func(p *v1alpha1.VolumeClaimPool) { p.Max = nil },

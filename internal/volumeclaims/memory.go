@@ -72,7 +72,7 @@ func (m *Memory) Promise(runner string, lease Lease, now time.Time) {
 	m.request(lease.Claims, now)
 }
 
-// Promised returns what a runner was promised whose creation is to be repeated.
+// Promised returns the lease that was promised to a runner whose creation is to be repeated.
 func (m *Memory) Promised(runner string) (Lease, bool) {
 	lease, found := m.promised[runner]
 	return lease, found

@@ -218,7 +218,8 @@ func (p *Pool) record(d *Decision) {
 // write plans a record, unless it was written a moment ago, or can wait.
 func (p *Pool) write(d *Decision, claim *Claim, key, value string) {
 	r := Record{Claim: claim.Name, UID: claim.UID, Key: key, Value: value}
-	if _, written := p.memory.written[r.withoutValue()]; written || claim.Deleting || (r.housekeeping() && !p.afford(d)) {
+	if _, written := p.memory.written[r.withoutValue()]; written || claim.Deleting ||
+		(r.housekeeping() && !p.afford(d)) {
 		return
 	}
 	d.Records = append(d.Records, r)
@@ -363,7 +364,8 @@ func (p *Pool) collectFormer(d *Decision) {
 			}
 			d.Deletions = append(d.Deletions, Deletion{
 				Name: claim.Name, UID: claim.UID, Why: TemplateGone,
-				Message: fmt.Sprintf("claim %s is deleted because volumeClaimTemplates has no template %s any more", claim.Name,
+				Message: fmt.Sprintf("claim %s is deleted because volumeClaimTemplates has no template %s any more",
+					claim.Name,
 					claim.Template),
 			})
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// deleted returns which claims a decision deletes, and why, sorted.
+// deleted returns the claims that a decision deletes, and why, sorted.
 func deleted(d volumeclaims.Decision) string {
 	var found []string
 	for _, deletion := range d.Deletions {
@@ -55,7 +55,8 @@ var goings = map[string]struct {
 	"one of another address":               {func(s *scene) { s.Set.Spec.GitHubConfigUrl = "https://github.com/other" }, both("OtherScope")},
 	"not one of another address, if they stay": {func(s *scene) {
 		s.Set.Spec.GitHubConfigUrl = "https://github.com/other"
-		s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+		s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{
+			WhenDeleted: v1alpha1.RetainVolumeClaims}
 	}, ""},
 	"the coldest that is too many": {func(s *scene) {
 		pool(s).Max = new(1)
@@ -83,7 +84,8 @@ var goings = map[string]struct {
 		s.runner("r", "22222").Started = true
 	}, ""},
 	"one that two runners could not use": {func(s *scene) {
-		s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a@2026-03-01T00:00:00Z b@2026-03-01T01:00:00Z"
+		s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a@2026-03-01T00:00:00Z " +
+			"b@2026-03-01T01:00:00Z"
 	}, both("Discarded")},
 	"none for what nobody can read": {func(s *scene) {
 		s.pvcs["linux-go-22222"].Annotations[v1alpha1.AnnotationVolumeClaimFailures] = "a b@c @ 2026-03-01T01:00:00Z"
@@ -183,7 +185,8 @@ func TestARestartMakesAnIdleClaimStayLittleLonger(t *testing.T) {
 func TestOwnersFollowThePolicy(t *testing.T) {
 	s := newScene(t, newSet("docker"))
 	s.claim("docker", "22222")
-	s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+	s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{
+		WhenDeleted: v1alpha1.RetainVolumeClaims}
 	d := s.plan(0)
 	if len(d.Records) != 1 || d.Records[0].Key != volumeclaims.OwnersKey || len(s.plan(0).Records) != 0 {
 		t.Errorf("records %v", d.Records)

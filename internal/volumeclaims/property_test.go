@@ -43,8 +43,9 @@ type process struct {
 
 func newProcess(c *cluster, past []moment) *process {
 	seen := max(0, len(past)-1-c.IntN(3)) // an API server may answer a list from its own cache
-	return &process{cluster: c, memory: volumeclaims.NewMemory(c.set.Name), past: past, seenRunner: seen, seenClaims: seen,
-		expected: map[string]time.Time{}, unanswered: map[string]volumeclaims.Lease{}}
+	return &process{cluster: c, memory: volumeclaims.NewMemory(c.set.Name), past: past, seenRunner: seen,
+		seenClaims: seen,
+		expected:   map[string]time.Time{}, unanswered: map[string]volumeclaims.Lease{}}
 }
 
 // lost reports whether a request, or its answer, is lost.
@@ -133,7 +134,8 @@ func (p *process) carryOut(d *volumeclaims.Decision) bool {
 		}
 	}
 	for _, replacement := range d.Replacements {
-		if r, exists := p.runners[replacement.Runner]; exists && !r.up && p.IntN(2) == 0 { // GitHub agrees, or takes its time
+		// GitHub agrees, or takes its time
+		if r, exists := p.runners[replacement.Runner]; exists && !r.up && p.IntN(2) == 0 {
 			p.logf("%s gives way: %s", r.name, replacement.Reason)
 			p.finalize(r) // it may have had a job since it was seen
 		}
@@ -278,8 +280,10 @@ func (p *process) settles() {
 	}
 	d := p.memory.Observe(&world).Plan(wanted)
 	if d.Waiting != 0 {
-		p.failf("%d of %d runners wait for %s though nobody has a claim: %v, claims %v, requested %v, leases %v", d.Waiting,
-			wanted, d.Wait, d.Counts, slices.Sorted(maps.Keys(p.claims)), p.memory.Overdue(p.now.Add(time.Hour)), d.Leases)
+		p.failf("%d of %d runners wait for %s though nobody has a claim: %v, claims %v, requested %v, leases %v",
+			d.Waiting,
+			wanted, d.Wait, d.Counts, slices.Sorted(maps.Keys(p.claims)), p.memory.Overdue(p.now.Add(time.Hour)),
+			d.Leases)
 	}
 	for range 40 {
 		p.now = p.now.Add(5 * time.Minute)

@@ -73,7 +73,8 @@ func TestRunnersWithClaimsOfAFormerGroupGiveWay(t *testing.T) {
 // What may not be passed on goes although the set is of another group by now, as its own claims do.
 func TestClaimsBelongToTheirSetWhateverTheirContent(t *testing.T) {
 	s := newScene(t, newSet("docker"))
-	s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+	s.Set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{
+		WhenDeleted: v1alpha1.RetainVolumeClaims}
 	claim := s.claim("docker", "22222")
 	s.Set.Spec.RunnerGroup = "prod"
 	if _, ours := volumeclaims.ClaimOf(s.Set, claim); ours || !volumeclaims.Belongs(s.Set, claim) {

@@ -138,10 +138,10 @@ type FailedUse struct {
 	At     time.Time
 }
 
-// ClaimOf returns what is to be known of a claim. It returns false if the claim is not of the set's pool: others may
-// give claims the same labels, so its name must be one that the set gives, and nobody but the set may own it. One that
-// nobody owns was retained by an earlier set of this name: it is adopted if its content is from the same GitHub address
-// and runner group.
+// ClaimOf returns what the pool has to know of a claim. It returns false if the claim is not of the set's pool: others
+// may give claims the same labels, so its name must be one that the set gives, and nobody but the set may own it. One
+// that nobody owns was retained by an earlier set of this name: it is adopted if its content is from the same GitHub
+// address and runner group.
 func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim) (Claim, bool) {
 	template, scope := claim.Labels[v1alpha1.LabelVolumeClaimTemplate], claim.Labels[v1alpha1.LabelVolumeClaimScope]
 	owned := metav1.IsControlledBy(claim, set)
@@ -206,7 +206,8 @@ func claimName(set, template, suffix string) string { return set + "-" + templat
 // suffixOf returns the suffix of a claim's name, and false if it is none that the set gives to claims of the template.
 func suffixOf(set, template, name string) (string, bool) {
 	suffix, found := strings.CutPrefix(name, claimName(set, template, ""))
-	return suffix, found && template != "" && len(suffix) == suffixLength && strings.Trim(suffix, suffixCharacters) == ""
+	return suffix, found && template != "" && len(suffix) == suffixLength &&
+		strings.Trim(suffix, suffixCharacters) == ""
 }
 
 // RandomSuffix returns a suffix for a bundle's claims.

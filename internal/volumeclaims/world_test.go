@@ -118,7 +118,8 @@ func TestMissingClaimsAreMadeFromTheirTemplate(t *testing.T) {
 	if !metav1.IsControlledBy(claim, set) {
 		t.Errorf("owners %v", claim.OwnerReferences)
 	}
-	set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+	set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{
+		WhenDeleted: v1alpha1.RetainVolumeClaims}
 	if claim := volumeclaims.Missing(set, runner, existing)[0]; len(claim.OwnerReferences) != 0 {
 		t.Errorf("a claim that is retained has owners %v", claim.OwnerReferences)
 	}
@@ -146,7 +147,8 @@ func TestNewClaimsAreCopiesOfTheSeed(t *testing.T) {
 			}
 			s.Set.Spec.VolumeClaimPool.SeedFrom = &test.seed
 			runner := &v1alpha1.EphemeralRunner{
-				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationVolumeClaimSeed: "22222"}},
+				ObjectMeta: metav1.ObjectMeta{
+					Annotations: map[string]string{v1alpha1.AnnotationVolumeClaimSeed: "22222"}},
 				Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: s.Set.Spec.GitHubConfigUrl,
 					VolumeClaims: map[string]string{"docker": "linux-docker-bbbbb"}},
 			}

@@ -25,7 +25,8 @@ var fields = map[string]map[string]string{
 			"githubServerTLS vaultConfig template autoscalingListener " +
 			"listenerMetrics listenerTemplate listenerServiceAccountMetadata listenerRoleMetadata " +
 			"listenerRoleBindingMetadata listenerConfigSecretMetadata " +
-			"ephemeralRunnerSetMetadata ephemeralRunnerMetadata ephemeralRunnerConfigSecretMetadata maxRunners minRunners",
+			"ephemeralRunnerSetMetadata ephemeralRunnerMetadata ephemeralRunnerConfigSecretMetadata maxRunners " +
+			"minRunners",
 		"status": "currentRunners " + counts,
 	},
 	"AutoscalingListener": {

@@ -17,7 +17,8 @@ var (
 	oneSeed   = flag.Uint64("chaos.seed", 0, "run this seed only")
 	seeds     = flag.Uint64("chaos.seeds", 1, "the number of seeds to run") // make chaos runs more
 	firstSeed = flag.Uint64("chaos.first", 1, "the first of the seeds")
-	hours     = flag.Float64("chaos.hours", 0, "for how many hours to begin runs with new seeds, instead of -chaos.seeds")
+	hours     = flag.Float64("chaos.hours", 0,
+		"for how many hours to begin runs with new seeds, instead of -chaos.seeds")
 )
 
 // logsVariable names the environment variable with the directory for the logs of the programs; see package rig.
@@ -72,9 +73,10 @@ func TestScaledInBurst(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	run(t, schedule{
 		seed: 1, maxRunners: 100, managers: 1,
-		faults:   []fault{{kind: scaleManagers, variant: scaledByHand, at: 5 * time.Second, lasts: 15 * time.Second}},
-		batches:  []batch{{durations: jobDurations(random, 200, time.Second, 5*time.Second)}},
-		settling: batch{at: 20 * time.Second, durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)},
+		faults:  []fault{{kind: scaleManagers, variant: scaledByHand, at: 5 * time.Second, lasts: 15 * time.Second}},
+		batches: []batch{{durations: jobDurations(random, 200, time.Second, 5*time.Second)}},
+		settling: batch{at: 20 * time.Second,
+			durations: jobDurations(random, settlingJobs, 12*time.Second, 16*time.Second)},
 	})
 }
 

@@ -46,7 +46,7 @@ func (w *world) noteTrouble(f fault, began time.Time) {
 	}
 }
 
-// lists returns what there is of each kind.
+// lists returns a list of each kind, as it is now.
 func (w *world) lists() []history.Change {
 	var changes []history.Change
 	add := func(list client.ObjectList, read func() *history.List) {
@@ -119,7 +119,8 @@ func (w *world) checkHistory() {
 	}
 	w.seen.MinRunners = w.schedule.minRunners
 	manager := testkube.ServiceAccountUser(w.rig.SystemNamespace, rig.ControllerAccount)
-	if err := w.seen.FromAudit(events, history.Accounts{Manager: manager, Namespace: w.rig.RunnerNamespace}); err != nil {
+	if err := w.seen.FromAudit(events, history.Accounts{Manager: manager,
+		Namespace: w.rig.RunnerNamespace}); err != nil {
 		w.errorf("%v", err)
 		w.saveAuditLog()
 		return

@@ -195,7 +195,8 @@ func (o *observer) settled(minRunners int) (bool, string) {
 	defer o.mutex.Unlock()
 	want, up := min(minRunners+assigned, o.max), len(o.lately)
 	seen := fmt.Sprintf("%d jobs wait, %d assigned, %d runners wanted, replicas %d, %d pods, %d within %s, seen %s ago",
-		offered, assigned, want, o.replicas, len(o.runners), up, replaceTime, time.Since(o.looked).Round(time.Millisecond))
+		offered, assigned, want, o.replicas, len(o.runners), up, replaceTime, time.Since(o.looked).
+			Round(time.Millisecond))
 	taken := offered == 0 || assigned >= o.max
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
 }

@@ -59,7 +59,8 @@ func (w *world) closeSet(f fault) {
 	w.patchSet(`{"spec": {"minRunners": 0, "maxRunners": 0}}`)
 	w.pause(f.lasts)
 	w.logf("sessions at the end of the closure: %d", len(w.rig.GitHub.Snapshot().Sessions))
-	w.patchSet(fmt.Sprintf(`{"spec": {"minRunners": %d, "maxRunners": %d}}`, w.schedule.minRunners, w.schedule.maxRunners))
+	w.patchSet(fmt.Sprintf(`{"spec": {"minRunners": %d, "maxRunners": %d}}`, w.schedule.minRunners,
+		w.schedule.maxRunners))
 }
 
 // refuseImage lets GitHub refuse the version of every runner that starts, so that the set creates no more, until the
@@ -125,7 +126,8 @@ func (w *world) preempt(pods []types.NamespacedName) {
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = name.Namespace, name.Name
 		w.request(func(ctx context.Context) error {
-			return w.cluster.Client().Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(target)))
+			return w.cluster.Client().Status().
+				Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(target)))
 		})
 	}
 }

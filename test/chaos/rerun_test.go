@@ -112,7 +112,8 @@ func TestLostJobsRunAgainOnceUnderKills(t *testing.T) {
 	w.checkReruns()
 }
 
-// rerunStates returns how far the reruns of lost jobs are, by their runners, and how many are undecided.
+// rerunStates returns the states of the reruns of lost jobs, by their runners, and the number of those that are
+// undecided.
 func (w *world) rerunStates() (states map[string]v1alpha1.RerunState, undecided int) {
 	var runners v1alpha1.EphemeralRunnerList
 	w.request(func(ctx context.Context) error {

@@ -108,7 +108,8 @@ func (r *restoration) awaitRunners(idle, busy int) {
 	r.t.Helper()
 	r.Eventually(func(g gomega.Gomega) {
 		var runners v1alpha1.EphemeralRunnerList
-		g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).To(gomega.Succeed())
+		g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).
+			To(gomega.Succeed())
 		var up, working int
 		for i := range runners.Items {
 			switch status := &runners.Items[i].Status; {
@@ -169,7 +170,8 @@ func (r *restoration) checkJobs(running []int64) {
 		r.Eventually(func() bool { return report.MatchString(r.ListenerLog()) }, rig.Patience, lookInterval).
 			Should(gomega.BeTrue(), runner)
 	}
-	r.Eventually(func() bool { return strings.Contains(r.ManagerLog(), "UnknownRunnerJob") }, rig.Patience, lookInterval).
+	r.Eventually(func() bool { return strings.Contains(r.ManagerLog(), "UnknownRunnerJob") }, rig.Patience,
+		lookInterval).
 		Should(gomega.BeTrue(), "no Event tells that jobs were lost")
 	for _, anomaly := range r.GitHub.Anomalies() {
 		if (anomaly.Kind != "RunnerLostBusy" && anomaly.Kind != "RunnerStoppedBusy") ||
@@ -183,7 +185,8 @@ func (r *restoration) checkJobs(running []int64) {
 // they have one, and nobody can know any more what became of it.
 func (r *restoration) runners(g gomega.Gomega) (names []string) {
 	var runners v1alpha1.EphemeralRunnerList
-	g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).To(gomega.Succeed())
+	g.Expect(r.cluster.Client().List(r.t.Context(), &runners, client.InNamespace(r.RunnerNamespace))).
+		To(gomega.Succeed())
 	for i := range runners.Items {
 		if runners.Items[i].Status.LostCause == "" {
 			names = append(names, runners.Items[i].Name)
@@ -218,6 +221,8 @@ func (r *restoration) checkNoStrays() {
 	r.Eventually(func(g gomega.Gomega) {
 		g.Expect(r.registered()).To(gomega.ConsistOf(r.runners(g)))
 	}, *strayPatience-time.Since(r.restoredAt), time.Second).Should(gomega.Succeed())
-	r.t.Logf("no registration without a runner was left %s after the restore", time.Since(r.restoredAt).Round(time.Second))
-	r.Expect(strings.Contains(r.ManagerLog(), "StraysRemoved")).To(gomega.BeTrue(), "no Event says that they were removed")
+	r.t.Logf("no registration without a runner was left %s after the restore", time.Since(r.restoredAt).
+		Round(time.Second))
+	r.Expect(strings.Contains(r.ManagerLog(), "StraysRemoved")).
+		To(gomega.BeTrue(), "no Event says that they were removed")
 }

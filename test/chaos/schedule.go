@@ -351,7 +351,7 @@ func between(random *rand.Rand, shortest, longest time.Duration) time.Duration {
 	return shortest + time.Duration(random.Int64N(int64((longest-shortest)/step)+1))*step
 }
 
-// lastFault returns when the last fault is over.
+// lastFault returns the time at which the last fault is over.
 func (s schedule) lastFault() time.Duration {
 	var last time.Duration
 	for _, f := range s.faults {
@@ -360,7 +360,7 @@ func (s schedule) lastFault() time.Duration {
 	return last
 }
 
-// jobs returns how many jobs are queued in all.
+// jobs returns the number of jobs that are queued in all.
 func (s schedule) jobs() int {
 	count := len(s.settling.durations)
 	for _, b := range s.batches {
@@ -382,8 +382,8 @@ func (s schedule) audited() bool { return s.seed%2 == 1 }
 func (s schedule) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text,
-		"seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's clock is "+
-			"ahead by %s, %s\n",
+		"seed %d: minRunners %d, maxRunners %d, managers %d, jobs are acquired: %t, zero is final: %t, GitHub's "+
+			"clock is ahead by %s, %s\n",
 		s.seed, s.minRunners, s.maxRunners, s.managers, s.acquire, s.zeroIsFinal, s.gitHubAhead, s.claims)
 	for _, f := range s.faults {
 		fmt.Fprintf(&text, "%5.1f s  %s\n", f.at.Seconds(), f)

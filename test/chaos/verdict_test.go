@@ -46,7 +46,8 @@ func (w *world) checkSettles() {
 			w.logf("settled %.1f s after the last fault: %s", took.Seconds(), seen)
 			return
 		case took-min(excused, excusedAtMost) > atMost+w.retryPause():
-			w.errorf("%s after the last fault, %s of it excused: %s", took.Round(time.Second), excused.Round(time.Second), seen)
+			w.errorf("%s after the last fault, %s of it excused: %s", took.Round(time.Second),
+				excused.Round(time.Second), seen)
 			return
 		}
 		w.pause(lookInterval)

@@ -84,7 +84,8 @@ func TestDiscovery(t *testing.T) {
 				checkContains(t, refusal(t, live, credentials, test.values), test.said)
 				return
 			}
-			binding := one[rbacv1.RoleBinding](t, render(t, live, credentials, test.values), "manager_role_binding.yaml")
+			binding := one[rbacv1.RoleBinding](t, render(t, live, credentials, test.values),
+				"manager_role_binding.yaml")
 			check(t, "account", binding.Subjects[0].Namespace+"/"+binding.Subjects[0].Name, test.found)
 		})
 	}

@@ -32,7 +32,8 @@ func TestRightsThatOutliveTheWatchedNamespace(t *testing.T) {
 	check(t, "for", role.Rules[last].ResourceNames, []string{deletionName})
 
 	check(t, "binding", binding.Kind+" "+binding.Namespace+"/"+binding.Name, "RoleBinding team-a/"+deletionName)
-	check(t, "binds", binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: deletionName})
+	check(t, "binds", binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+		Name: deletionName})
 	check(t, "subjects", binding.Subjects, []rbacv1.Subject{
 		{Kind: rbacv1.ServiceAccountKind, Name: "arc-gha-rs-controller", Namespace: "arc-systems"},
 	})

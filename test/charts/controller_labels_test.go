@@ -85,7 +85,8 @@ func TestOnlyTheControllersPodsAreSelected(t *testing.T) {
 				selected, _, err := unstructured.NestedStringMap(found.Object, path...)
 				check(t, "error", err, error(nil))
 				check(t, found.GetKind()+" selects the controller", labels.SelectorFromSet(selected).Matches(own), true)
-				check(t, found.GetKind()+" selects a listener", labels.SelectorFromSet(selected).Matches(listener), false)
+				check(t, found.GetKind()+" selects a listener", labels.SelectorFromSet(selected).
+					Matches(listener), false)
 			}
 		}
 	}
@@ -115,7 +116,8 @@ func TestNamesOfServices(t *testing.T) {
 		"1.2": "svc-1-2-gha-rs-controller-manager", long: "svc-" + long[:49] + "-manager",
 	} {
 		names := map[string]string{}
-		for _, document := range render(t, controller.as(release, "arc-systems"), clashing, services)["servicemonitor.yaml"] {
+		for _, document := range render(t, controller.as(release, "arc-systems"), clashing,
+			services)["servicemonitor.yaml"] {
 			if found := decode[unstructured.Unstructured](t, document); strings.HasSuffix(found.GetName(), "-manager") {
 				names[found.GetKind()] = found.GetName()
 			}

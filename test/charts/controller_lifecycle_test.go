@@ -85,13 +85,15 @@ func TestSyncCRDsEscapesTemplates(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	chartDirectory := filepath.Join(directory, "charts", controller.name)
-	for _, path := range []string{filepath.Join(directory, "apis", "crds"), filepath.Join(chartDirectory, "templates")} {
+	for _, path := range []string{filepath.Join(directory, "apis", "crds"),
+		filepath.Join(chartDirectory, "templates")} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const crd = "---\nkind: K\nmetadata:\n  annotations:\n    a: b\n  name: n\nspec:\n  description: e.g. {{ .Name }}\n"
-	copyFile(t, filepath.Join(root, "charts", "sync-crds.sh"), filepath.Join(directory, "charts", "sync-crds.sh"), 0o755)
+	copyFile(t, filepath.Join(root, "charts", "sync-crds.sh"), filepath.Join(directory, "charts", "sync-crds.sh"),
+		0o755)
 	write(t, filepath.Join(directory, "apis", "crds", "actions.github.com_ks.yaml"), crd, 0o644)
 	write(t, filepath.Join(chartDirectory, "Chart.yaml"), "apiVersion: v2\nname: c\nversion: 0.1.0\n", 0o644)
 	for _, file := range []string{"_names.tpl", "_crds.tpl"} {
@@ -147,7 +149,8 @@ func TestUninstallCheck(t *testing.T) {
 		job := decode[batchv1.Job](t, documents[3])
 		for _, object := range []metav1.Object{&account, &role, &binding, &job} {
 			check(t, "hook", object.GetAnnotations()["helm.sh/hook"], "pre-delete")
-			check(t, "deletion", object.GetAnnotations()["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded")
+			check(t, "deletion", object.GetAnnotations()["helm.sh/hook-delete-policy"],
+				"before-hook-creation,hook-succeeded")
 		}
 		check(t, "role", role.Kind+" "+role.Namespace, test.roleKind+" "+test.roleNamespace)
 		check(t, "rules", rules(role.Rules), []string{actionsGroup + "autoscalingrunnersets: list"})

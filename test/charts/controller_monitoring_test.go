@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-const metricsOn = "metrics:\n  controllerManagerAddr: \":8080\"\n  listenerAddr: \":8080\"\n  listenerEndpoint: /metrics\n"
+const metricsOn = "metrics:\n  controllerManagerAddr: \":8080\"\n  listenerAddr: \":8080\"\n  listenerEndpoint: " +
+	"/metrics\n"
 
 // Nothing for Prometheus or Grafana is rendered unless it is asked for: a cluster may lack the operator's kinds.
 func TestMonitoringIsOffByDefault(t *testing.T) {
@@ -56,7 +57,8 @@ func TestServiceMonitorsFindTheirServices(t *testing.T) {
 // no such labels.
 func TestMonitorsGiveMetricsThePodsLabels(t *testing.T) {
 	t.Parallel()
-	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
+	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml",
+		"serviceMonitor": "servicemonitor.yaml"} {
 		given := map[string][]string{}
 		for _, document := range render(t, controller, metricsOn+"monitoring: {"+kind+": {enabled: true}}\n")[file] {
 			found := decode[unstructured.Unstructured](t, document)
@@ -75,8 +77,10 @@ func TestMonitorsGiveMetricsThePodsLabels(t *testing.T) {
 
 func TestMonitorsHaveTheUsersRules(t *testing.T) {
 	t.Parallel()
-	const rules = "relabelings: [{targetLabel: cluster, replacement: production}], metricRelabelings: [{sourceLabels: [namespace], targetLabel: exported_namespace}]"
-	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
+	const rules = "relabelings: [{targetLabel: cluster, replacement: production}], metricRelabelings: " +
+		"[{sourceLabels: [namespace], targetLabel: exported_namespace}]"
+	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml",
+		"serviceMonitor": "servicemonitor.yaml"} {
 		text := strings.Join(render(t, controller,
 			metricsOn+"monitoring: {"+kind+": {enabled: true, "+rules+"}}\n")[file], "\n")
 		for _, want := range []string{"    relabelings:\n", "targetLabel: cluster", "    metricRelabelings:\n",
@@ -85,7 +89,8 @@ func TestMonitorsHaveTheUsersRules(t *testing.T) {
 		}
 	}
 	checkContains(t, refusal(t, controller,
-		metricsOn+"monitoring: {podMonitor: {enabled: true, relabelings: [{target_label: cluster}]}}\n"), "target_label")
+		metricsOn+"monitoring: {podMonitor: {enabled: true, relabelings: [{target_label: cluster}]}}\n"),
+		"target_label")
 }
 
 func TestMonitorsThatCannotWorkAreRefused(t *testing.T) {
@@ -131,7 +136,8 @@ func TestSecureMetrics(t *testing.T) {
 		roles(secure+"monitoring:\n  podMonitor:\n    enabled: true\n"); alone != 3 || monitored != 6 {
 		t.Errorf("%d objects, %d with a monitor, want 3 and 6", alone, monitored)
 	}
-	rendered := render(t, controller, secure+"  certificateSecret: cert\nmonitoring:\n  podMonitor:\n    enabled: true\n")
+	rendered := render(t, controller, secure+"  certificateSecret: cert\nmonitoring:\n  podMonitor:\n    "+
+		"enabled: true\n")
 	monitors := rendered["podmonitor.yaml"]
 	for _, want := range []string{"scheme: https", "-metrics-reader", "key: token", "key: ca.crt", "serverName: "} {
 		checkContains(t, monitors[0], want)
@@ -153,7 +159,8 @@ func TestSecureMetricsOfReleasesOfOneName(t *testing.T) {
 	names := func(values string) (names []string) {
 		for _, document := range render(t, controller, secure, values)["metrics_access.yaml"] {
 			found := decode[unstructured.Unstructured](t, document)
-			names = append(names, found.GetKind()+" "+strings.TrimPrefix(found.GetName(), "arc-gha-rs-controller-metrics-"))
+			names = append(names, found.GetKind()+" "+strings.TrimPrefix(found.GetName(),
+				"arc-gha-rs-controller-metrics-"))
 		}
 		return names
 	}
@@ -181,7 +188,8 @@ func TestAlertsLinkToTheRunbook(t *testing.T) {
 	t.Parallel()
 	text := strings.Join(render(t, controller,
 		metricsOn+
-			"monitoring:\n  prometheusRule:\n    enabled: true\n    runbookUrl: https://wiki.example.com/harrier\n")["prometheusrule.yaml"], "\n")
+			"monitoring:\n  prometheusRule:\n    enabled: true\n    runbookUrl: "+
+			"https://wiki.example.com/harrier\n")["prometheusrule.yaml"], "\n")
 	checkContains(t, text, "runbook_url: https://wiki.example.com/harrier#harrierlistenerdeaf")
 	if strings.Contains(text, "RUNBOOK#") {
 		t.Error("an alert links nowhere")

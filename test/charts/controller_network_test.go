@@ -64,7 +64,9 @@ networkPolicy:
 	} {
 		rendered := render(t, controller, test.values...)
 		policies := all[networkingv1.NetworkPolicy](t, rendered, "networkpolicy.yaml")
-		check(t, "names", names(policies, func(p networkingv1.NetworkPolicy) string { return p.Namespace + "/" + p.Name }),
+		check(t, "names", names(policies, func(p networkingv1.NetworkPolicy) string {
+			return p.Namespace + "/" + p.Name
+		}),
 			[]string{"arc-systems/arc-gha-rs-controller", "arc-systems/arc-gha-rs-controller-listener"})
 		check(t, "controller's pods", policies[0].Spec.PodSelector, *selectorOfPods(deployment(t)))
 		check(t, "listeners' pods", policies[1].Spec.PodSelector.MatchLabels[v1alpha1.LabelComponent],

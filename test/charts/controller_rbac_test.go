@@ -99,25 +99,27 @@ func TestControllerRules(t *testing.T) {
 		{"manager_listener_config_role.yaml", "", "Role", "arc-gha-rs-controller-listener-config", "arc-systems", []string{"/pods: patch"}},
 		{"leader_election_role.yaml", "", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
-		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems", []string{
-			// Nothing about scale sets and runners, because they are another manager's here. Ten rules: tests for ARC's
-			// chart count them.
-			actionsGroup + "autoscalinglisteners: create",
-			actionsGroup + "autoscalinglisteners: delete",
-			actionsGroup + "autoscalinglisteners: patch",
-			actionsGroup + "autoscalinglisteners: list watch",
-			actionsGroup + "autoscalinglisteners/status: " + status,
-			actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
-			"/pods: list watch",
-			"/serviceaccounts: list watch",
-			rbacGroup + "rolebindings: list watch",
-			rbacGroup + "roles: list watch",
-		}},
+		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role",
+			"arc-gha-rs-controller-single-namespace", "arc-systems", []string{
+				// Nothing about scale sets and runners, because they are another manager's here. Ten rules: tests for
+				// ARC's chart count them.
+				actionsGroup + "autoscalinglisteners: create",
+				actionsGroup + "autoscalinglisteners: delete",
+				actionsGroup + "autoscalinglisteners: patch",
+				actionsGroup + "autoscalinglisteners: list watch",
+				actionsGroup + "autoscalinglisteners/status: " + status,
+				actionsGroup + "autoscalinglisteners/finalizers: " + finalizers,
+				"/pods: list watch",
+				"/serviceaccounts: list watch",
+				rbacGroup + "rolebindings: list watch",
+				rbacGroup + "roles: list watch",
+			}},
 		{"manager_single_namespace_watch_role.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a", inOneNamespace},
 		{"manager_cluster_role.yaml", "flags: {watchNodes: false}", "ClusterRole", "arc-gha-rs-controller", "", withoutNodes(everywhere)},
 		{"manager_cluster_role.yaml", "flags: {watchNodes: }", "ClusterRole", "arc-gha-rs-controller", "", everywhere},
 		{"manager_cluster_role.yaml", noStripping, "ClusterRole", "arc-gha-rs-controller", "", withoutPatch(everywhere)},
-		{"manager_single_namespace_watch_role.yaml", singleNamespaceNoStripping, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a",
+		{"manager_single_namespace_watch_role.yaml", singleNamespaceNoStripping, "Role",
+			"arc-gha-rs-controller-single-namespace-watch", "team-a",
 			withoutPatch(inOneNamespace)},
 		{"manager_events_role.yaml", "", "ClusterRole", "arc-gha-rs-controller-events", "", events},
 	} {
@@ -143,7 +145,8 @@ func TestTheLeaseHasOneName(t *testing.T) {
 	} {
 		rendered := render(t, controller, values)
 		args := one[appsv1.Deployment](t, rendered, "deployment.yaml").Spec.Template.Spec.Containers[0].Args
-		check(t, "arguments with "+values, args[1:3], []string{"--enable-leader-election", "--leader-election-id=" + want})
+		check(t, "arguments with "+values, args[1:3],
+			[]string{"--enable-leader-election", "--leader-election-id=" + want})
 		role := one[rbacv1.Role](t, rendered, "leader_election_role.yaml")
 		check(t, "rights with "+values, role.Rules[1].ResourceNames, []string{want})
 	}
@@ -166,7 +169,8 @@ func TestControllerBindings(t *testing.T) {
 			check(t, "kind", binding.Kind, test.kind+"Binding")
 			check(t, "name", binding.Name, test.name)
 			check(t, "namespace", binding.Namespace, test.namespace)
-			check(t, "role", binding.RoleRef, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: test.kind, Name: test.name})
+			check(t, "role", binding.RoleRef,
+				rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: test.kind, Name: test.name})
 			check(t, "subjects", binding.Subjects, []rbacv1.Subject{
 				{Kind: rbacv1.ServiceAccountKind, Name: "arc-gha-rs-controller", Namespace: "arc-systems"},
 			})

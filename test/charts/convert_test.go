@@ -44,7 +44,8 @@ func TestConvertedValues(t *testing.T) {
 					t.Fatal(err)
 				}
 				// No controller is looked up, and validate is asked as usual.
-				rendered := render(t, scaleSet, string(content), "controllerServiceAccount: {name: arc, namespace: arc-system}")
+				rendered := render(t, scaleSet, string(content),
+					"controllerServiceAccount: {name: arc, namespace: arc-system}")
 				admitAll(t, cluster, namespace, rendered)
 				spec := one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml").Spec
 				for _, template := range spec.VolumeClaimTemplates { // a claim of each is a volume of the pod

@@ -80,7 +80,8 @@ func TestCRDsAreOfOneRelease(t *testing.T) {
 	t.Parallel()
 	forHelms(t, func(t *testing.T, helm installer) {
 		first, second := helm.cluster.NewNamespace(t), helm.cluster.NewNamespace(t)
-		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", first, "--set", "flags.watchSingleNamespace="+first)
+		helm.succeed(t, "install", "arc", earlierChart(t), "--namespace", first, "--set",
+			"flags.watchSingleNamespace="+first)
 		ours := []string{
 			"other", controller.directory(), "--namespace", second, "--set", "flags.watchSingleNamespace=" + second,
 		}

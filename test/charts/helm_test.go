@@ -120,7 +120,8 @@ func render(t *testing.T, c chart, values ...string) manifests {
 		// A bare helm template takes a set without the volume; an installation doesn't.
 		if ofChart := said.Reason == "InvalidValues" || said.Reason == "UnknownValue"; ofChart &&
 			!strings.Contains(said.Message, "kubernetesModeWorkVolumeClaim is required") {
-			t.Errorf("helm takes the values, but manager validate says: %s\n%s", said.Message, strings.Join(values, "\n"))
+			t.Errorf("helm takes the values, but manager validate says: %s\n%s", said.Message,
+				strings.Join(values, "\n"))
 		}
 	}
 	rendered := manifests{}
@@ -143,7 +144,8 @@ func refusal(t *testing.T, c chart, values ...string) string {
 	}
 	if c.usual() && len(validated(t, c, values)) == 0 &&
 		!strings.Contains(stderr, "No gha-rs-controller deployment found") {
-		t.Errorf("helm refuses the values, but manager validate takes them:\n%s\n%s", stderr, strings.Join(values, "\n"))
+		t.Errorf("helm refuses the values, but manager validate takes them:\n%s\n%s", stderr,
+			strings.Join(values, "\n"))
 	}
 	return stderr
 }

@@ -71,7 +71,7 @@ func (i installer) run(t *testing.T, arguments ...string) (stdout, stderr string
 	return helms[i.version](t, append(arguments, "--kubeconfig", i.cluster.AdminKubeconfig())...)
 }
 
-// succeed runs helm and returns what it prints; the test fails when helm does.
+// succeed runs helm and returns its output; the test fails when helm does.
 func (i installer) succeed(t *testing.T, arguments ...string) string {
 	t.Helper()
 	stdout, stderr, err := i.run(t, arguments...)

@@ -93,7 +93,8 @@ func TestTheLedgerOnlyReads(t *testing.T) {
 // The ledger has one database: on a claim that outlives the release, or PostgreSQL by a Secret's key.
 func TestTheLedgersDatabase(t *testing.T) {
 	t.Parallel()
-	rendered := render(t, controller, ledger, "history: {storage: {size: 20Gi, storageClassName: fast}, retention: 30d}")
+	rendered := render(t, controller, ledger,
+		"history: {storage: {size: 20Gi, storageClassName: fast}, retention: 30d}")
 	claim := decode[corev1.PersistentVolumeClaim](t, ofKind(rendered, "PersistentVolumeClaim")[0])
 	check(t, "size", claim.Spec.Resources.Requests.Storage().String(), "20Gi")
 	check(t, "class", *claim.Spec.StorageClassName, "fast")
@@ -135,7 +136,8 @@ func TestTheLedgerRefusesWhatCannotBe(t *testing.T) {
 // ledger.
 func TestMonitorsReadTheLedger(t *testing.T) {
 	t.Parallel()
-	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml", "serviceMonitor": "servicemonitor.yaml"} {
+	for kind, file := range map[string]string{"podMonitor": "podmonitor.yaml",
+		"serviceMonitor": "servicemonitor.yaml"} {
 		on := metricsOn + "monitoring: {" + kind + ": {enabled: true}}\n"
 		check(t, kind+" without a ledger",
 			strings.Contains(strings.Join(render(t, controller, on)[file], ""), "ledger"), false)

@@ -67,7 +67,8 @@ func installInEveryMode(t *testing.T, helm installer, system string) {
 			"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret.github_token=t,containerMode.type=" + containerMode,
 		}
 		if containerMode == "kubernetes" {
-			arguments = append(arguments, "--set", "containerMode.kubernetesModeWorkVolumeClaim.accessModes={ReadWriteOnce}")
+			arguments = append(arguments, "--set",
+				"containerMode.kubernetesModeWorkVolumeClaim.accessModes={ReadWriteOnce}")
 		}
 		notes := helm.succeed(t, append([]string{"install"}, arguments...)...)
 		checkContains(t, notes, "runs-on: set")
@@ -229,7 +230,8 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 func awaitBindings(t *testing.T, account client.Client, namespaces ...string) {
 	t.Helper()
 	for _, namespace := range namespaces {
-		gomega.NewWithT(t).Eventually(func() error { return account.Create(t.Context(), event(namespace)) }, time.Minute).
+		gomega.NewWithT(t).Eventually(func() error { return account.Create(t.Context(), event(namespace)) },
+			time.Minute).
 			Should(gomega.Succeed(), "the controller may not create Events in %s", namespace)
 	}
 	runners := namespaces[len(namespaces)-1]
@@ -242,7 +244,8 @@ func awaitBindings(t *testing.T, account client.Client, namespaces ...string) {
 				client.RawPatch(types.MergePatchType, []byte("{}"))))
 		},
 	} {
-		gomega.NewWithT(t).Eventually(request, time.Minute).Should(gomega.Succeed(), "the controller may not %s pods", verb)
+		gomega.NewWithT(t).Eventually(request, time.Minute).
+			Should(gomega.Succeed(), "the controller may not %s pods", verb)
 	}
 }
 

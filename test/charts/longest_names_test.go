@@ -68,7 +68,8 @@ func TestNamesMadeFromLongOnesFit(t *testing.T) {
 		accounts[account]++
 		set := runnerSet(t, scaleSet, "runnerScaleSetName: "+name)
 		check(t, "account of the pods", set.Spec.Template.Spec.ServiceAccountName, account)
-		check(t, "named account", set.Annotations["actions.github.com/cleanup-no-permission-service-account-name"], account)
+		check(t, "named account", set.Annotations["actions.github.com/cleanup-no-permission-service-account-name"],
+			account)
 	}
 	check(t, "different accounts", len(accounts), 10)
 	for _, other := range []string{strings.Repeat("a", 44) + "b", strings.Repeat("a", 30) + "." + strings.Repeat("a", 14),

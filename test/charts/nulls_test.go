@@ -37,10 +37,11 @@ var nullables = []nullable{
 		"[githubServerTLS certificateFrom configMapKeyRef key]",
 		"[variants 0 name]", "[variants 0 template spec]", "[variants 0 template spec volumes 0 name]", "[variants 0 template spec containers 0 name]",
 	}},
-	{chart: controller, refused: []string{"[imagePullSecrets 0 name]", "[metrics controllerManagerAddr]"}, defaulted: []string{
-		"[podSecurityContext]", "[securityContext]", "[securityContext capabilities]", "[securityContext capabilities drop]",
-		"[flags]", "[flags logLevel]", "[flags logFormat]", "[flags runnerMaxConcurrentReconciles]",
-	}},
+	{chart: controller, refused: []string{"[imagePullSecrets 0 name]", "[metrics controllerManagerAddr]"},
+		defaulted: []string{
+			"[podSecurityContext]", "[securityContext]", "[securityContext capabilities]", "[securityContext capabilities drop]",
+			"[flags]", "[flags logLevel]", "[flags logFormat]", "[flags runnerMaxConcurrentReconciles]",
+		}},
 }
 
 // A null means not set: for every value, at any depth, the chart renders it as without the key, or refuses it by its

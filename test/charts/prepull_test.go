@@ -16,7 +16,8 @@ import (
 
 func prepull(t *testing.T, values ...string) appsv1.DaemonSet {
 	t.Helper()
-	return one[appsv1.DaemonSet](t, renderSet(t, scaleSet, append(values, "prepull: {enabled: true}")...), "prepull.yaml")
+	return one[appsv1.DaemonSet](t, renderSet(t, scaleSet, append(values, "prepull: {enabled: true}")...),
+		"prepull.yaml")
 }
 
 func imagesOf(set appsv1.DaemonSet) []string {
@@ -117,7 +118,8 @@ func TestPrepullIsRestrictedAndSmall(t *testing.T) {
 	}
 	const values = "protectRunners: All\nlabels: {team: ci}\ncontainerMode: {type: dind}"
 	set := prepull(t, values)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: set.Spec.Template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"},
+		Spec: set.Spec.Template.Spec}
 	if err := cluster.Client().Create(t.Context(), pod, client.DryRunAll); err != nil {
 		t.Error(err)
 	}

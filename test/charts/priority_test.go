@@ -44,7 +44,8 @@ func TestPriorityIsOffByDefault(t *testing.T) {
 		listeners := schemas[prefix+"-listeners"+suffix].Spec.Rules[0]
 		check(t, "namespaces of listeners", listeners.ResourceRules[0].Namespaces, []string{served})
 	}
-	refused := refusal(t, controller, priorityOn, "rbac: {clusterRoles: false}", singleNamespace, "crds: {install: false}")
+	refused := refusal(t, controller, priorityOn, "rbac: {clusterRoles: false}", singleNamespace,
+		"crds: {install: false}")
 	checkContains(t, refused, "Values.priorityAndFairness needs")
 }
 
@@ -80,7 +81,8 @@ func TestPriorityOfRequests(t *testing.T) {
 	const sets = "/apis/actions.github.com/v1alpha1/namespaces/"
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/"
 	own := func(part, level string) counted {
-		return counted{"arc-gha-rs-controller-" + part + "." + runners, "arc-gha-rs-controller-" + level + "." + runners}
+		return counted{"arc-gha-rs-controller-" + part + "." + runners,
+			"arc-gha-rs-controller-" + level + "." + runners}
 	}
 	manager, listener := testkube.ServiceAccountUser(system, "arc-gha-rs-controller"),
 		testkube.ServiceAccountUser(system, "l")
@@ -144,7 +146,8 @@ func count(t *testing.T, cluster *testkube.Cluster, as *rest.Config, method, pat
 		return func(object client.Object) bool { return string(object.GetUID()) == response.Header.Get(header) }
 	}
 	return counted{
-		schema: listed(t, cluster, &flowcontrolv1.FlowSchemaList{}, called(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)),
+		schema: listed(t, cluster, &flowcontrolv1.FlowSchemaList{},
+			called(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)),
 		level: listed(t, cluster, &flowcontrolv1.PriorityLevelConfigurationList{},
 			called(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)),
 	}

@@ -85,7 +85,8 @@ func TestRollbackOfTheCRDsAlone(t *testing.T) {
 		check(t, "new field after a write", r.set(t).Object["spec"].(map[string]any)[newField], nil)
 		helm.succeed(t, "upgrade", "set", scaleSet.directory(), "--namespace", r.runners, "--reset-then-reuse-values")
 		_, restored := r.set(t).Object["spec"].(map[string]any)[newField]
-		check(t, "new field after an upgrade with the same values, by Helm "+helm.version, restored, helm.version == "4")
+		check(t, "new field after an upgrade with the same values, by Helm "+helm.version, restored,
+			helm.version == "4")
 		r.applyManifest(t)
 		check(t, "objects after the manifest was applied", r.objects(t), r.after)
 		check(t, "scale set", r.set(t).GetUID(), before.GetUID())

@@ -70,7 +70,8 @@ func TestControllersMapsOfNulls(t *testing.T) {
 func TestControllersNamesOfDigits(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller,
-		"{fullnameOverride: 20261121, namespaceOverride: 20261122, flags: {watchSingleNamespace: 20261123}, image: {tag: 20261124}}")
+		"{fullnameOverride: 20261121, namespaceOverride: 20261122, flags: {watchSingleNamespace: 20261123}, image: "+
+			"{tag: 20261124}}")
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
 	pod := got.Spec.Template.Spec
 	check(t, "name", got.Namespace+"/"+got.Name, "20261122/20261121")
@@ -80,7 +81,8 @@ func TestControllersNamesOfDigits(t *testing.T) {
 	check(t, "label of the watched namespace", got.Labels["actions.github.com/controller-watch-single-namespace"],
 		"20261123")
 	check(t, "watched namespace", pod.Containers[0].Args[5], "--watch-single-namespace=20261123")
-	check(t, "its role", one[rbacv1.Role](t, rendered, "manager_single_namespace_watch_role.yaml").Namespace, "20261123")
+	check(t, "its role", one[rbacv1.Role](t, rendered, "manager_single_namespace_watch_role.yaml").Namespace,
+		"20261123")
 	check(t, "name of nameOverride", deployment(t, "nameOverride: 20261121").Name, "arc-20261121")
 	for _, given := range []string{"'20261125'", "20261125"} {
 		got = deployment(t, "serviceAccount: {create: false, name: "+given+"}")
@@ -91,7 +93,8 @@ func TestControllersNamesOfDigits(t *testing.T) {
 
 func TestScaleSetsNamesOfDigits(t *testing.T) {
 	t.Parallel()
-	values := "{runnerScaleSetName: 20261121, namespaceOverride: 20261122, runnerGroup: 20261123, scaleSetLabels: [20261124, 1.5, true]}"
+	values := "{runnerScaleSetName: 20261121, namespaceOverride: 20261122, runnerGroup: 20261123, scaleSetLabels: " +
+		"[20261124, 1.5, true]}"
 	rendered := renderSet(t, scaleSet, values)
 	set := runnerSet(t, scaleSet, values)
 	check(t, "name", set.Namespace+"/"+set.Name, "20261122/20261121")
@@ -100,7 +103,8 @@ func TestScaleSetsNamesOfDigits(t *testing.T) {
 	check(t, "labels", set.Spec.RunnerScaleSetLabels, []string{"20261124", "1.5", "true"})
 	check(t, "label", set.Labels["actions.github.com/scale-set-name"], "20261121")
 	check(t, "role", one[rbacv1.Role](t, rendered, "manager_role.yaml").Name, "20261121-gha-rs-manager")
-	for _, given := range []string{"{name: '20261125', namespace: '20261126'}", "{name: 20261125, namespace: 20261126}"} {
+	for _, given := range []string{"{name: '20261125', namespace: '20261126'}",
+		"{name: 20261125, namespace: 20261126}"} {
 		bound := one[rbacv1.RoleBinding](t, renderSet(t, scaleSet, "controllerServiceAccount: "+given),
 			"manager_role_binding.yaml")
 		check(t, "bound account", bound.Subjects[0].Namespace+"/"+bound.Subjects[0].Name, "20261126/20261125")
@@ -130,7 +134,8 @@ func TestNotesDrainASetWithSchedules(t *testing.T) {
 	const limits, without = " --set minRunners=0 --set maxRunners=0", " --set-json 'schedules=[]'"
 	checkContains(t, notes(t, schedules), limits+without+"\n")
 	checkContains(t, notes(t), limits+"\n")
-	rendered, stderr, err := scaleSet.with("--set", "minRunners=0", "--set", "maxRunners=0", "--set-json", "schedules=[]").
+	rendered, stderr, err := scaleSet.with("--set", "minRunners=0", "--set", "maxRunners=0", "--set-json",
+		"schedules=[]").
 		template(t, minimal, schedules)
 	if err != nil {
 		t.Fatal(stderr)

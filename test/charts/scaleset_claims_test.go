@@ -9,17 +9,20 @@ func TestClaimsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, want string }{
 		{"volumeClaimTemplates: [{metadata: {}, spec: " + claimSpec + "}]", "name"},
-		{"volumeClaimTemplates: [{metadata: {name: a}, spec: " + claimSpec + "}, {metadata: {name: a}, spec: " + claimSpec + "}]",
+		{"volumeClaimTemplates: [{metadata: {name: a}, spec: " + claimSpec + "}, {metadata: {name: a}, spec: " +
+			claimSpec + "}]",
 			"volumeClaimTemplates has two entries named a"},
 		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce]}}]", "resources"},
 		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {}}}}]", "storage"},
 		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 0Gi}}}}]", "storage"},
 		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: -1Gi}}}}]", "storage"},
-		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 1Gi}}}}]",
+		{"volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], volumeMode: Block, " +
+			"resources: {requests: {storage: 1Gi}}}}]",
 			"volumeMode is Block"},
 		{"containerMode: {type: dind}\nvolumeClaimTemplates: [{metadata: {name: dind-sock}, spec: " + claimSpec + "}]",
 			"an entry named dind-sock, which is a volume of containerMode.type dind"},
-		{"containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: " + claimSpec + "}\nvolumeClaimTemplates: [{metadata: {name: work}, spec: " + claimSpec + "}]",
+		{"containerMode: {type: kubernetes, kubernetesModeWorkVolumeClaim: " + claimSpec + "}\nvolumeClaimTemplates: " +
+			"[{metadata: {name: work}, spec: " + claimSpec + "}]",
 			"an entry named work, which is a volume of containerMode.type kubernetes"},
 		{"feedback: {jobLog: true}\nvolumeClaimTemplates: [{metadata: {name: job-hooks}, spec: " + claimSpec + "}]",
 			"an entry named job-hooks, which is a volume of feedback.jobLog"},
@@ -37,7 +40,8 @@ func TestJobHooksKeepTheirVolume(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, want string }{
 		{"volumes: [{name: job-hooks, emptyDir: {}}]", "template.spec.volumes has a volume named job-hooks, which feedback.jobLog"},
-		{"volumes: [{name: own, emptyDir: {}}], containers: [{name: runner, image: r, volumeMounts: [{name: own, mountPath: /opt/job-hooks/}]}]",
+		{"volumes: [{name: own, emptyDir: {}}], containers: [{name: runner, image: r, volumeMounts: [{name: own, " +
+			"mountPath: /opt/job-hooks/}]}]",
 			"mounts volume own at /opt/job-hooks/"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, "feedback: {jobLog: true}\ntemplate: {spec: {"+test.values+"}}"),

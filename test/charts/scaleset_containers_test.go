@@ -90,7 +90,8 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 			for _, list := range []string{"containers", "initContainers"} {
 				t.Run(fmt.Sprintf("%s under %s %d", name, list, number), func(t *testing.T) {
 					t.Parallel()
-					values := fmt.Sprintf("template: {spec: {volumes: [{name: mine, emptyDir: {}}], %s: [{name: %s, %s}]}}", list,
+					values := fmt.Sprintf("template: {spec: {volumes: [{name: mine, emptyDir: {}}], %s: [{name: "+
+						"%s, %s}]}}", list,
 						name, change.fields)
 					want := dindPod()
 					want.Volumes = append(want.Volumes, emptyDir("mine"))
@@ -153,15 +154,19 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 		want[0].Resources, want[0].WorkingDir = cpus, "/w"
 		want[0].Env = append([]corev1.EnvVar{{Name: "MINE", Value: "m"}}, want[0].Env...)
 		got := runnerPod(t, mode(name), "template: {spec: {containers: [{name: runner, workingDir: /w}], "+
-			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], workingDir: /w}]}}")
-		check(t, "containers in mode "+name, got.Containers, append(want, corev1.Container{Name: "other", Image: "i"})[:1])
+			"initContainers: [{name: runner, resources: {requests: {cpu: '2'}}, env: [{name: MINE, value: m}], "+
+			"workingDir: /w}]}}")
+		check(t, "containers in mode "+name, got.Containers,
+			append(want, corev1.Container{Name: "other", Image: "i"})[:1])
 		alone := runnerPod(t, mode(name),
 			"template: {spec: {initContainers: [{name: runner, image: mine, command: [start]}]}}").Containers
 		check(t, "image and command in the other list in mode "+name,
 			fmt.Sprintln(len(alone), alone[0].Image, alone[0].Command), "1 mine [start]\n")
-		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "), false)
+		check(t, "no init container runner in mode "+name, strings.Contains(fmt.Sprint(got.InitContainers), "runner "),
+			false)
 		own := runnerPod(t, mode(name),
-			"template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, workingDir: /w}]}}")
+			"template: {spec: {containers: [{name: other, image: i}], initContainers: [{name: runner, "+
+				"workingDir: /w}]}}")
 		check(t, "beside another in mode "+name, names(own.Containers,
 			func(c corev1.Container) string { return c.Name + c.WorkingDir }), []string{"runner/w", "other"})
 	}
@@ -170,9 +175,11 @@ func TestRunnerIsMergedFromBothLists(t *testing.T) {
 // A user's mount replaces the mode's at the same path: a container has only one mount of a path.
 func TestRunnerMountsOfTheUser(t *testing.T) {
 	t.Parallel()
-	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
+	const values = "template: {spec: {volumes: [{name: mine, emptyDir: {}}], containers: [{name: runner, " +
+		"volumeMounts: [{name: mine, mountPath: /home/runner/_work}]}]}}"
 	mount := corev1.VolumeMount{Name: "mine", MountPath: "/home/runner/_work"}
-	check(t, "dind", runnerPod(t, mode("dind"), values).Containers[0].VolumeMounts, []corev1.VolumeMount{mount, sockMount})
+	check(t, "dind", runnerPod(t, mode("dind"), values).Containers[0].VolumeMounts,
+		[]corev1.VolumeMount{mount, sockMount})
 	check(t, "kubernetes", runnerPod(t, mode("kubernetes"), values).Containers[0].VolumeMounts,
 		[]corev1.VolumeMount{mount})
 }
@@ -193,7 +200,8 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		{"dind", "volumes: [{name: work, emptyDir: {}}, {name: work, emptyDir: {medium: Memory}}]", "template.spec.volumes has two entries named work"},
 	} {
 		values := "template: {spec: {" + test.spec + "}}"
-		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "), test.want)
+		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "),
+			test.want)
 		findings, err := doctor.Validate([]byte(minimal + mode(test.mode) + "\n" + values))
 		check(t, "validate finds it: "+values,
 			err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
@@ -217,7 +225,8 @@ func TestNotesOfARunnerWithoutCommand(t *testing.T) {
 	} {
 		for _, mode := range []string{mode("none"), mode("dind"), mode("kubernetes-novolume")} {
 			values := "template: {spec: {containers: [{name: runner, " + container + "}]}}"
-			check(t, container, strings.Contains(notes(t, mode, values), "WARNING: the container runner has no command"), warns)
+			check(t, container, strings.Contains(notes(t, mode, values),
+				"WARNING: the container runner has no command"), warns)
 		}
 	}
 	const without = "template: {spec: {containers: [{name: side, image: a}]}}"
@@ -251,7 +260,7 @@ func TestNotesOfWhatIsNotUsed(t *testing.T) {
 	}
 }
 
-// notes returns what Helm prints after an installation.
+// notes returns Helm's output after an installation.
 func notes(t *testing.T, values ...string) string {
 	t.Helper()
 	stdout, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, values...)...)

@@ -59,7 +59,8 @@ func protection(set string) corev1.PodTemplateSpec {
 
 func jobPods(t *testing.T, rendered manifests) corev1.PodTemplateSpec {
 	t.Helper()
-	return decode[corev1.PodTemplateSpec](t, one[corev1.ConfigMap](t, rendered, "hook_extension.yaml").Data["extension"])
+	return decode[corev1.PodTemplateSpec](t, one[corev1.ConfigMap](t, rendered,
+		"hook_extension.yaml").Data["extension"])
 }
 
 // A running job's pods are protected like its runner's, and have the scale set's labels. The user's metadata wins.
@@ -161,7 +162,8 @@ func checkHookFile(t *testing.T, pod corev1.PodSpec, directory, configMap, key s
 func TestHookTemplateOfTheUser(t *testing.T) {
 	t.Parallel()
 	pod := runnerPod(t, hookTemplate,
-		"template: {spec: {containers: [{name: runner, image: i, env: [{name: "+hookVariable+", value: /mine.yaml}]}]}}")
+		"template: {spec: {containers: [{name: runner, image: i, env: "+
+			"[{name: "+hookVariable+", value: /mine.yaml}]}]}}")
 	check(t, "variable", pod.Containers[0].Env[0], corev1.EnvVar{Name: hookVariable, Value: "/mine.yaml"})
 	for _, variable := range pod.Containers[0].Env[1:] {
 		check(t, "given again", variable.Name == hookVariable, false)

@@ -15,7 +15,9 @@ const (
 
 // jobHooks returns our hooks that a runner calls, and whether they are mounted.
 func jobHooks(pod corev1.PodSpec) (called []string, mounted bool) {
-	runner := pod.Containers[slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "runner" })]
+	runner := pod.Containers[slices.IndexFunc(pod.Containers, func(c corev1.Container) bool {
+		return c.Name == "runner"
+	})]
 	for _, variable := range runner.Env {
 		if strings.HasPrefix(variable.Value, "/opt/job-hooks/") {
 			called = append(called, variable.Name)

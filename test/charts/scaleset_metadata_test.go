@@ -89,7 +89,8 @@ func TestMetadataOfDependents(t *testing.T) {
 	var values strings.Builder
 	values.WriteString("resourceMeta:\n")
 	for kind := range fields {
-		values.WriteString("  " + kind + ": {labels: {kind: " + kind + ", number: 5}, annotations: {a: " + kind + "}}\n")
+		values.WriteString("  " + kind + ": {labels: {kind: " + kind + ", number: 5}, annotations: {a: " +
+			kind + "}}\n")
 	}
 	spec, unset := runnerSet(t, scaleSet, values.String()).Spec, runnerSet(t, scaleSet).Spec
 	for kind, field := range fields {
@@ -106,13 +107,15 @@ func TestMetadataOfDependents(t *testing.T) {
 // Kubernetes takes strings only; YAML reads values without quotes as numbers and booleans.
 func TestMetadataOfPodTemplatesAreStrings(t *testing.T) {
 	t.Parallel()
-	const metadata = "metadata: {labels: {spot: true, many: 12345678}, annotations: {part: 1.5, id: '9007199254740993'}}"
+	const metadata = "metadata: {labels: {spot: true, many: 12345678}, annotations: {part: 1.5, id: " +
+		"'9007199254740993'}}"
 	got := runnerSet(t, scaleSet,
 		"template: {"+metadata+"}\nlistenerTemplate: {"+metadata+", spec: {containers: [{name: listener}]}}").Spec
 	for name, meta := range map[string]metav1.ObjectMeta{"runner": got.Template.ObjectMeta,
 		"listener": got.ListenerTemplate.ObjectMeta} {
 		check(t, "labels of the "+name, meta.Labels, map[string]string{"spot": "true", "many": "12345678"})
-		check(t, "annotations of the "+name, meta.Annotations, map[string]string{"part": "1.5", "id": "9007199254740993"})
+		check(t, "annotations of the "+name, meta.Annotations,
+			map[string]string{"part": "1.5", "id": "9007199254740993"})
 	}
 	check(t, "containers", len(got.ListenerTemplate.Spec.Containers), 1)
 }
@@ -126,7 +129,8 @@ func TestNullTakesMetadataAway(t *testing.T) {
 		if kind == "noPermissionServiceAccount" {
 			containerMode = mode("none")
 		}
-		global := "feedback: {jobLog: true}\nlabels: {global: a, more: b, gone: null}\nannotations: {global: a, more: b, gone: null}\n"
+		global := "feedback: {jobLog: true}\nlabels: {global: a, more: b, gone: null}\nannotations: {global: a, " +
+			"more: b, gone: null}\n"
 		rendered := renderSet(t, scaleSet, containerMode,
 			global+"resourceMeta: {"+kind+": {labels: {global: null}, annotations: {global: null}}}")
 		got := decode[object](t, rendered[file][0]).Metadata

@@ -273,8 +273,10 @@ func TestCredentials(t *testing.T) {
 	}{
 		{"", map[string]string{"github_token": "gh_token12345"}},
 		{
-			"githubConfigSecret: {github_token: '', github_app_id: 12345678, github_app_installation_id: '100', github_app_private_key: key}",
-			map[string]string{"github_app_id": "12345678", "github_app_installation_id": "100", "github_app_private_key": "key"},
+			"githubConfigSecret: {github_token: '', github_app_id: 12345678, github_app_installation_id: '100', " +
+				"github_app_private_key: key}",
+			map[string]string{"github_app_id": "12345678", "github_app_installation_id": "100",
+				"github_app_private_key": "key"},
 		},
 		{"githubConfigSecret: {other: 1.5, empty: null}", map[string]string{"github_token": "gh_token12345", "other": "1.5"}},
 	} {
@@ -283,7 +285,8 @@ func TestCredentials(t *testing.T) {
 			got[key] = string(value)
 		}
 		check(t, "secret with "+test.values, got, test.want)
-		check(t, "its name", runnerSet(t, scaleSet, test.values).Spec.GitHubConfigSecret, "test-runners-gha-rs-github-secret")
+		check(t, "its name", runnerSet(t, scaleSet, test.values).Spec.GitHubConfigSecret,
+			"test-runners-gha-rs-github-secret")
 	}
 	check(t, "own secret", runnerSet(t, scaleSet, "githubConfigSecret: own").Spec.GitHubConfigSecret, "own")
 }

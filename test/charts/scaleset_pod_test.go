@@ -112,11 +112,13 @@ func TestKubernetesMode(t *testing.T) {
 		Containers: []corev1.Container{runnerContainer([]corev1.EnvVar{
 			{Name: "ACTIONS_RUNNER_CONTAINER_HOOKS", Value: "/home/runner/k8s/index.js"}, podName, requireJobContainer,
 		}, []corev1.VolumeMount{workMount})},
-		Volumes: []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("fast"),
-			}},
-		}}}},
+		Volumes: []corev1.Volume{{Name: "work",
+			VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+				VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					StorageClassName: ptr.To("fast"),
+				}},
+			}}}},
 	})
 }
 
@@ -150,7 +152,8 @@ func TestKubernetesModeNeedsWorkVolume(t *testing.T) {
 		"template: {spec: {volumes: [{name: work, emptyDir: {}}]}}").Spec.Template.Spec.Volumes
 	check(t, "volumes", volumes[:1], []corev1.Volume{emptyDir("work")})
 	check(t, "volumes without a cluster",
-		names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }), []string{"work"})
+		names(runnerPod(t, mode("kubernetes")).Volumes, func(v corev1.Volume) string { return v.Name }),
+		[]string{"work"})
 }
 
 // userPod has a user's entry for every addition of a mode, and one more of each kind.
@@ -197,14 +200,17 @@ func TestUserEntriesStay(t *testing.T) {
 		{"none", []string{"RUNNER_UPDATE_CA_CERTS=1"}, nil, []string{"mine", "work"}, []string{"first"}, []string{"before", "runner", "dind"}},
 		{
 			"dind", []string{"RUNNER_WAIT_FOR_DOCKER_IN_SECONDS=120", "RUNNER_UPDATE_CA_CERTS=1"}, []string{"/var/run"},
-			[]string{"dind-sock", "dind-externals", "work", "mine"}, []string{"init-dind-externals", "dind", "first"}, []string{"runner", "before"},
+			[]string{"dind-sock", "dind-externals", "work", "mine"}, []string{"init-dind-externals", "dind", "first"},
+			[]string{"runner", "before"},
 		},
 		{
-			"kubernetes", []string{"ACTIONS_RUNNER_POD_NAME=", "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER=true", "RUNNER_UPDATE_CA_CERTS=1"}, nil,
+			"kubernetes", []string{"ACTIONS_RUNNER_POD_NAME=", "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER=true",
+				"RUNNER_UPDATE_CA_CERTS=1"}, nil,
 			[]string{"work", "mine"}, []string{"first"}, []string{"runner", "before", "dind"},
 		},
 		{
-			"kubernetes-novolume", []string{"ACTIONS_RUNNER_POD_NAME=", "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER=true", "ACTIONS_RUNNER_IMAGE=own", "RUNNER_UPDATE_CA_CERTS=1"}, nil,
+			"kubernetes-novolume", []string{"ACTIONS_RUNNER_POD_NAME=", "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER=true",
+				"ACTIONS_RUNNER_IMAGE=own", "RUNNER_UPDATE_CA_CERTS=1"}, nil,
 			[]string{"mine", "work"}, []string{"first"}, []string{"runner", "before", "dind"},
 		},
 	} {
@@ -226,9 +232,13 @@ func TestUserEntriesStay(t *testing.T) {
 				if container.Name != "runner" {
 					continue
 				}
-				check(t, "environment", names(container.Env, func(e corev1.EnvVar) string { return e.Name + "=" + e.Value }),
+				check(t, "environment", names(container.Env, func(e corev1.EnvVar) string {
+					return e.Name + "=" + e.Value
+				}),
 					append(append([]string{}, own...), test.env...))
-				check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath }),
+				check(t, "mounts", names(container.VolumeMounts, func(m corev1.VolumeMount) string {
+					return m.MountPath
+				}),
 					append(append([]string{}, ownMounts...), test.mounts...))
 				check(t, "limit", container.Resources.Limits.Cpu().String(), "1")
 			}

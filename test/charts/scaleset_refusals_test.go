@@ -16,19 +16,22 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-const otherAddress = "use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE"
+const otherAddress = "use https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or " +
+	"https://HOST/enterprises/ENTERPRISE"
 
 const emptyToken = "empty the one that you don't use, as with --set githubConfigSecret.github_token="
 
 func TestScaleSetRefusals(t *testing.T) {
 	t.Parallel()
-	const auth = "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide .Values.githubConfigSecret."
+	const auth = "A valid .Values.githubConfigSecret is required for setting auth with GitHub server, provide " +
+		".Values.githubConfigSecret."
 	const label = "each label must be a non-empty string of less than 256 characters"
 	for _, test := range []struct{ values, want string }{
 		{"githubConfigUrl: ''", ".Values.githubConfigUrl is required"},
 		{"githubConfigUrl: null", ".Values.githubConfigUrl is required"},
 		{
-			"githubConfigUrl: https://github.com/enterprises/big\ngithubConfigSecret: {github_token: '', github_app_id: 1, github_app_installation_id: 2, github_app_private_key: key}",
+			"githubConfigUrl: https://github.com/enterprises/big\ngithubConfigSecret: {github_token: '', " +
+				"github_app_id: 1, github_app_installation_id: 2, github_app_private_key: key}",
 			"the key of a GitHub App, which can't register runners of an enterprise",
 		},
 		{"githubConfigSecret: ''", "Values.githubConfigSecret is required for setting auth with GitHub server."},
@@ -39,7 +42,8 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2}", "provide .Values.githubConfigSecret.github_app_installation_id and"},
 		{
 			"githubConfigSecret: {github_app_id: 1, github_app_installation_id: 2, github_app_private_key: key}",
-			"has both github_token and github_app_id, but the controller takes either a token or a GitHub App: " + emptyToken,
+			"has both github_token and github_app_id, but the controller takes either a token or a GitHub App: " +
+				emptyToken,
 		},
 		{"githubConfigSecret: {github_app_installation_id: 2}", "has both github_token and github_app_installation_id"},
 		{"maxRunners: 0\nminRunners: 1", "maxRunners has to be greater or equal to minRunners"},
@@ -76,7 +80,8 @@ func TestScaleSetRefusals(t *testing.T) {
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)
 	}
-	for release, namespace := range map[string]string{strings.Repeat("a", 46): "short", "short": strings.Repeat("a", 64)} {
+	for release, namespace := range map[string]string{strings.Repeat("a", 46): "short",
+		"short": strings.Repeat("a", 64)} {
 		// The first message is about the name, whatever else is wrong.
 		said := refusal(t, scaleSet.as(release, namespace), minimal, "githubConfigSecret: ''")
 		checkContains(t, said, "must have up to")
@@ -153,7 +158,8 @@ func TestImagesOfARC(t *testing.T) {
 	} {
 		check(t, image+" is ARC's", listenertemplate.IsARCImage(image), ofARC)
 		_, said, err := scaleSet.template(t, minimal,
-			fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, image: %q}]}}",
+			fmt.Sprintf("listenerTemplate: {spec: {containers: [{name: logs, image: other}, {name: listener, "+
+				"image: %q}]}}",
 				image))
 		if (err != nil) != ofARC ||
 			(ofARC && !strings.Contains(said, "listenerTemplate.spec.containers[listener].image is "+image)) {
@@ -174,7 +180,8 @@ func TestImagesOfARC(t *testing.T) {
 func TestValuesOfTheExperimentalChart(t *testing.T) {
 	t.Parallel()
 	said := refusal(t, scaleSet, minimal,
-		"scaleset: {name: builders, minRunners: 0, labels: []}\nauth: {url: https://github.com/a, secretName: cred, app: {clientId: ''}}",
+		"scaleset: {name: builders, minRunners: 0, labels: []}\nauth: {url: https://github.com/a, secretName: cred, "+
+			"app: {clientId: ''}}",
 		"runner: {mode: dind, dind: {copyRunnerExternals: false, container: {image: mine}}}")
 	for _, part := range []string{
 		"auth, runner, scaleset: values of actions-runner-controller's chart gha-runner-scale-set-experimental", "auth.secretName -> githubConfigSecret",
@@ -193,12 +200,14 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 	}
 	// Also where no controller can be found.
 	checkContains(t, refusal(t, scaleSet,
-		"scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"), "auth.url -> githubConfigUrl")
+		"scaleset: {name: builders}\nauth: {url: https://github.com/a, secretName: cred}"),
+		"auth.url -> githubConfigUrl")
 	said = refusal(t, controller,
 		"controller: {replicaCount: 2, pod: {metadata: {labels: {}}, spec: {nodeSelector: {a: b}}}}")
 	checkContains(t, said,
 		"controller: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental")
-	checkContains(t, said, "controller.pod.spec.nodeSelector -> nodeSelector\n  controller.replicaCount -> replicaCount\n")
+	checkContains(t, said, "controller.pod.spec.nodeSelector -> nodeSelector\n  controller.replicaCount -> "+
+		"replicaCount\n")
 }
 
 // The tables in docs/upgrade.md have every key that the charts refuse, and each replacement is a value of the chart.
@@ -251,11 +260,13 @@ func TestScaleSetNamesAreThoseOfObjects(t *testing.T) {
 // ignores it.
 func TestMetadataWithoutEffect(t *testing.T) {
 	t.Parallel()
-	const metadata = "{metadata: {name: mine, finalizers: [example.com/mine], creationTimestamp: null, labels: {team: a}}}"
+	const metadata = "{metadata: {name: mine, finalizers: [example.com/mine], creationTimestamp: null, labels: " +
+		"{team: a}}}"
 	set := runnerSet(t, scaleSet, "template: "+metadata, "listenerTemplate: "+metadata)
 	check(t, "the runner's", set.Spec.Template.ObjectMeta, metav1.ObjectMeta{Labels: map[string]string{"team": "a"}})
 	check(t, "the listener's labels", set.Spec.ListenerTemplate.Labels, map[string]string{"team": "a"})
-	checkContains(t, refusal(t, scaleSet, minimal, "template: {metadata: {nickname: a}}"), "/template/metadata/nickname")
+	checkContains(t, refusal(t, scaleSet, minimal, "template: {metadata: {nickname: a}}"),
+		"/template/metadata/nickname")
 }
 
 // An upgrade that keeps the token beside the keys of an App is refused with the way out. Null is none: Helm replaces it
@@ -289,8 +300,10 @@ func TestControllerAccountIsNeeded(t *testing.T) {
 func TestScalarsAsNames(t *testing.T) {
 	t.Parallel()
 	roles := render(t, controller.with("--set", "flags.watchSingleNamespace=true,namespaceOverride=12,nameOverride=5"))
-	check(t, "watched namespace", one[rbacv1.Role](t, roles, "manager_single_namespace_watch_role.yaml").Namespace, "true")
-	check(t, "controller's", one[rbacv1.Role](t, roles, "manager_single_namespace_controller_role.yaml").Namespace, "12")
+	check(t, "watched namespace", one[rbacv1.Role](t, roles, "manager_single_namespace_watch_role.yaml").Namespace,
+		"true")
+	check(t, "controller's", one[rbacv1.Role](t, roles, "manager_single_namespace_controller_role.yaml").Namespace,
+		"12")
 	check(t, "name", one[rbacv1.Role](t, roles, "manager_listener_role.yaml").Name, "arc-5-listener")
 	set := runnerSet(t, scaleSet.with("--set", "namespaceOverride=12,runnerGroup=5,runnerScaleSetName=7"))
 	check(t, "scale set", []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.RunnerScaleSetName},
@@ -347,7 +360,8 @@ func TestUnknownKeys(t *testing.T) {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.path)
 	}
 	renderSet(t, scaleSet,
-		"enabled: true\nglobal: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: null\ngithubServerTLS: {}")
+		"enabled: true\nglobal: {a: b}\nx-anchors: {a: b}\nnameOverride: own\ncontainerMode: null\nproxy: "+
+			"null\ngithubServerTLS: {}")
 	render(t, controller, "global: {a: b}\nx-anchors: {a: b}\nmetrics: null\nflags: {updateStrategy: immediate}")
 }
 

@@ -74,7 +74,8 @@ template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 		FailedHistoryLimit:   ptr.To(0),
 		PlannedCapacity: v1alpha1.PlannedCapacity{
 			Headroom: &v1alpha1.Headroom{Percent: 20, Max: 1000000}, MaxStartsPerMinute: 60,
-			ScaleDownDelay: &metav1.Duration{Duration: 5 * time.Minute}, MaxIdleTime: &metav1.Duration{Duration: 12 * time.Hour},
+			ScaleDownDelay: &metav1.Duration{Duration: 5 * time.Minute},
+			MaxIdleTime:    &metav1.Duration{Duration: 12 * time.Hour},
 			Schedules: []v1alpha1.Schedule{
 				{Name: "office", Schedule: "0 7 * * 1-5", Duration: metav1.Duration{Duration: 11 * time.Hour}, TimeZone: "Europe/Berlin", MinRunners: ptr.To(20), MaxRunners: ptr.To(1000000)},
 				{Name: "2", Schedule: "30 1 * * *", Duration: metav1.Duration{Duration: 90 * time.Minute}, MinRunners: ptr.To(0)},
@@ -117,7 +118,8 @@ func TestNoProxyAsString(t *testing.T) {
 		"":                                       nil,
 	} {
 		got := runnerSet(t, scaleSet, fmt.Sprintf(`proxy: {http: {url: "http://proxy"}, noProxy: %q}`, text)).Spec.Proxy
-		check(t, "proxy", got, &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, NoProxy: want})
+		check(t, "proxy", got, &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"},
+			NoProxy: want})
 	}
 }
 
@@ -189,7 +191,8 @@ func TestKeyVault(t *testing.T) {
 // none of them doesn't.
 func TestCredentialsInTheValuesHaveARevision(t *testing.T) {
 	t.Parallel()
-	const app = "githubConfigSecret: {github_token: null, github_app_id: %s, github_app_installation_id: 5, github_app_private_key: key}"
+	const app = "githubConfigSecret: {github_token: null, github_app_id: %s, github_app_installation_id: 5, " +
+		"github_app_private_key: key}"
 	revision := func(values ...string) string {
 		return runnerSet(t, scaleSet, values...).Spec.GitHubConfigSecretRevision
 	}

@@ -20,12 +20,14 @@ func TestCertificateInRunner(t *testing.T) {
 	for _, containerMode := range modes {
 		for _, path := range []string{"/certificates", "/certificates/"} {
 			pod := runnerPod(t, mode(containerMode),
-				"githubServerTLS: {runnerMountPath: "+path+", certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}")
+				"githubServerTLS: {runnerMountPath: "+path+", certificateFrom: {configMapKeyRef: {name: ca, key: "+
+					"ca.crt}}}")
 			runner := pod.Containers[0]
 			check(t, "first volume in mode "+containerMode, pod.Volumes[0], volume)
-			check(t, "last mount in mode "+containerMode, runner.VolumeMounts[len(runner.VolumeMounts)-1], corev1.VolumeMount{
-				Name: "github-server-tls-cert", MountPath: "/certificates/ca.crt", SubPath: "ca.crt",
-			})
+			check(t, "last mount in mode "+containerMode, runner.VolumeMounts[len(runner.VolumeMounts)-1],
+				corev1.VolumeMount{
+					Name: "github-server-tls-cert", MountPath: "/certificates/ca.crt", SubPath: "ca.crt",
+				})
 			check(t, "last variables in mode "+containerMode, runner.Env[len(runner.Env)-2:], []corev1.EnvVar{
 				{Name: "NODE_EXTRA_CA_CERTS", Value: "/certificates/ca.crt"}, {Name: "RUNNER_UPDATE_CA_CERTS", Value: "1"},
 			})
@@ -54,8 +56,9 @@ func TestCertificateInRunnerOnWindows(t *testing.T) {
 		{"/ca", "template: {spec: {nodeSelector: {kubernetes.io/os: windows}}}", `C:\ca`},
 		{"/ca", "template: {spec: {nodeSelector: {node.kubernetes.io/windows-build: 10.0.20348}}}", `C:\ca`},
 		{"/ca", "template: {spec: {securityContext: {windowsOptions: {runAsUserName: ContainerAdministrator}}}}", `C:\ca`},
-		{"/ca", "template: {spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
-			"{key: kubernetes.io/os, operator: In, values: [windows]}]}]}}}}}", `C:\ca`},
+		{"/ca", "template: {spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+			"{nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/os, operator: In, values: [windows]}]}]}}}}}",
+			`C:\ca`},
 	} {
 		pod := runnerPod(t, test.template, certificateAt(test.path))
 		what := test.path + " " + test.template
@@ -65,7 +68,8 @@ func TestCertificateInRunnerOnWindows(t *testing.T) {
 			Name:  "NODE_EXTRA_CA_CERTS",
 			Value: test.directory + `\ca.crt`,
 		})
-		check(t, "key in the directory", pod.Volumes[0].ConfigMap.Items, []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}})
+		check(t, "key in the directory", pod.Volumes[0].ConfigMap.Items,
+			[]corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}})
 	}
 	for _, linux := range []string{"os: {name: linux}", "nodeSelector: {kubernetes.io/os: linux}",
 		"tolerations: [{key: os, value: windows}]"} {

@@ -36,7 +36,8 @@ func TestRollingUpdateOfAnEarlierReleaseIsTakenAway(t *testing.T) {
 	forHelms(t, func(t *testing.T, helm installer) {
 		system := helm.cluster.NewNamespace(t)
 		earlier := withStrategy(t, formerChart(t),
-			"  strategy:\n    type: RollingUpdate\n    rollingUpdate:\n      maxSurge: 25%\n      maxUnavailable: 25%\n")
+			"  strategy:\n    type: RollingUpdate\n    rollingUpdate:\n      maxSurge: 25%\n      "+
+				"maxUnavailable: 25%\n")
 		helm.succeed(t, "install", "arc", earlier, "--namespace", system, "--set", "replicaCount=2")
 		check(t, "strategy before", strategyIn(t, helm, system), appsv1.RollingUpdateDeploymentStrategyType)
 		helm.succeed(t, "upgrade", "arc", controller.directory(), "--namespace", system, "--set", "replicaCount=2",

@@ -263,7 +263,8 @@ func (p protected) decidesAboutKinds(t *testing.T) {
 // deleted.
 func (p protected) leavesOlderObjects(t *testing.T, older []client.Object) {
 	merge := func(patch string) client.Patch { return client.RawPatch("application/merge-patch+json", []byte(patch)) }
-	other := []string{`{"spec":{"minRunners":0}}`, `{"spec":{"replicas":3,"patchID":2}}`, `{"spec":{"ephemeralRunnerConfigSecretMetadata":{"labels":{"a":"b"}}}}`, `{}`}
+	other := []string{`{"spec":{"minRunners":0}}`, `{"spec":{"replicas":3,"patchID":2}}`,
+		`{"spec":{"ephemeralRunnerConfigSecretMetadata":{"labels":{"a":"b"}}}}`, `{}`}
 	guarded := [][]string{
 		{`{"spec":{"githubConfigUrl":"https://github.com/acme"}}`, `{"spec":{"runnerGroup":"x"}}`, `{"spec":{"maxRunners":2}}`, `{"spec":{"maxRunners":null}}`},
 		{`{"spec":{"ephemeralRunnerSpec":{"githubConfigUrl":"https://github.com/acme"}}}`, `{"spec":{"ephemeralRunnerSpec":{"runnerScaleSetId":2}}}`, `{"spec":{"maxRunners":null}}`},

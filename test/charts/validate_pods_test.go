@@ -121,7 +121,8 @@ func TestValidateAgreesWithTheAPIServerOnPods(t *testing.T) {
 	}
 	for _, spec := range specs {
 		template := "spec:\n  " + strings.ReplaceAll(spec, "\n", "\n  ")
-		manifest := "apiVersion: actions.github.com/v1alpha1\nkind: AutoscalingRunnerSet\nmetadata: {name: a, namespace: " +
+		manifest := "apiVersion: actions.github.com/v1alpha1\nkind: AutoscalingRunnerSet\nmetadata: {name: a, " +
+			"namespace: " +
 			namespace + "}\nspec:\n" +
 			"  githubConfigUrl: https://github.com/acme\n  githubConfigSecret: gh\n  template:\n    " +
 			strings.ReplaceAll(template, "\n", "\n    ")

@@ -85,7 +85,8 @@ func TestVariantsHaveEveryTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const values = "protectRunners: All\nfeedback: {jobLog: true}\nprepull: {enabled: true}\nvariants: [{name: big, template: {spec: {nodeSelector: {a: b}}}}]"
+	const values = "protectRunners: All\nfeedback: {jobLog: true}\nprepull: {enabled: true}\nvariants: [{name: big, " +
+		"template: {spec: {nodeSelector: {a: b}}}}]"
 	made := map[string]int{}
 	for _, common := range []string{hookTemplate, mode("none")} {
 		rendered := renderSet(t, scaleSet, common, values)
@@ -308,7 +309,8 @@ func TestVariantsAreAdmitted(t *testing.T) {
 	namespace := cluster.NewNamespace(t)
 	for _, values := range []string{mode("none"), mode("dind"), hookTemplate} {
 		rendered := render(t, scaleSet.as(strings.Repeat("a", 40), namespace), minimal, values,
-			"prepull: {enabled: true}\nvariants: [{name: bbbb, scaleSetLabels: [x]}, {name: c, template: {spec: {nodeSelector: {a: b}}}}]")
+			"prepull: {enabled: true}\nvariants: [{name: bbbb, scaleSetLabels: [x]}, {name: c, template: {spec: "+
+				"{nodeSelector: {a: b}}}}]")
 		admitAll(t, cluster, namespace, rendered)
 		checkLengths(t, rendered)
 	}

@@ -66,7 +66,8 @@ func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := one[v1alpha1.AutoscalingRunnerSet](t, render(t, scaleSet, string(values)), "autoscalingrunnerset.yaml").Spec
+		spec := one[v1alpha1.AutoscalingRunnerSet](t, render(t, scaleSet, string(values)),
+			"autoscalingrunnerset.yaml").Spec
 		var refused []string
 		for _, refusal := range (listenertemplate.Policy{}).Accept(&spec).Refused.First {
 			refused = append(refused, refusal.Path)

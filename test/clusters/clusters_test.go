@@ -89,7 +89,9 @@ func TestTwoClusters(t *testing.T) {
 func checkEachIsDoneOnce(t *testing.T, east, west *site, lost []int64) {
 	t.Helper()
 	secondAttempts := func() (jobs []fakegithub.Job) {
-		return slices.DeleteFunc(east.GitHub.Jobs("completed"), func(job fakegithub.Job) bool { return job.RunAttempt == 1 })
+		return slices.DeleteFunc(east.GitHub.Jobs("completed"), func(job fakegithub.Job) bool {
+			return job.RunAttempt == 1
+		})
 	}
 	eventually := gomega.NewWithT(t).Eventually
 	eventually(secondAttempts, rig.Patience).Should(gomega.HaveLen(len(lost)), "second attempts of lost jobs")
@@ -106,7 +108,8 @@ func checkEachIsDoneOnce(t *testing.T, east, west *site, lost []int64) {
 			want = "failed"
 		}
 		if job.Result != want || job.Attempts != 1 {
-			t.Errorf("a job was assigned %d times and has %s; want once and %s: %+v", job.Attempts, job.Result, want, job)
+			t.Errorf("a job was assigned %d times and has %s; want once and %s: %+v", job.Attempts, job.Result,
+				want, job)
 		}
 	}
 	for _, anomaly := range east.GitHub.Anomalies() {

@@ -158,7 +158,8 @@ func binary(name string) (string, error) {
 	if program, err := exec.LookPath(name); err == nil {
 		return program, nil
 	}
-	return "", fmt.Errorf("the program %s of PostgreSQL is missing, which these tests run on: apt-get install postgresql",
+	return "", fmt.Errorf("the program %s of PostgreSQL is missing, which these tests run on: apt-get install "+
+		"postgresql",
 		name)
 }
 
@@ -175,7 +176,7 @@ func account() (uid, gid int, err error) {
 	return uid, gid, err
 }
 
-// Client runs a client program of PostgreSQL, such as pg_dump, on the database of a URL, and returns what it prints.
+// Client runs a client program of PostgreSQL, such as pg_dump, on the database of a URL, and returns its output.
 func Client(t testing.TB, at, input, name string, arguments ...string) string {
 	t.Helper()
 	program := command(name, append(arguments, "--dbname", at)...)

@@ -68,7 +68,8 @@ func newNewcomer(t *testing.T, r *rig.Rig) *newcomer {
 	}
 	return &newcomer{
 		t: t, programs: programs,
-		environment: append(os.Environ(), "KUBECONFIG="+r.Cluster.AdminKubeconfig(), "PATH="+programs+":"+os.Getenv("PATH")),
+		environment: append(os.Environ(), "KUBECONFIG="+r.Cluster.AdminKubeconfig(),
+			"PATH="+programs+":"+os.Getenv("PATH")),
 		names: strings.NewReplacer(
 			"harrier-system", r.SystemNamespace, "--namespace my-runners", "--namespace "+r.RunnerNamespace,
 			"https://github.com/my-org", r.GitHubURL+"/org", "YOUR_TOKEN", rig.PAT, " --watch", "",

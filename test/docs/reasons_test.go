@@ -32,7 +32,8 @@ func TestReasonsAreExplained(t *testing.T) {
 	found := reasons(t, reporting...)
 	for reason, place := range found {
 		if !explained[reason] {
-			t.Errorf("%s: the reason %s is on no page; docs/reference.md, \"Other reasons\", is for those by which no program decides", place, reason)
+			t.Errorf("%s: the reason %s is on no page; docs/reference.md, \"Other reasons\", is for those by which "+
+				"no program decides", place, reason)
 		}
 	}
 	if len(found) < 80 {

@@ -90,7 +90,8 @@ func ageCRD(t *testing.T, r *rig.Rig) (restore func()) {
 	}
 	whole := crd.DeepCopy()
 	patch := `[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/jobPatchID"}]`
-	if err := r.Cluster.Client().Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+	if err := r.Cluster.Client().Patch(t.Context(), crd,
+		client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range []*unstructured.Unstructured{whole, crd} {

@@ -77,7 +77,8 @@ func jobsAreFound(t *testing.T, cluster *testkube.Cluster) {
 		Should(HaveLen(jobs))
 	checkAnnotations(t, r)
 	for _, job := range r.GitHub.Jobs("")[:2] {
-		if pods, err := podsOf(r, v1alpha1.LabelJobID+"="+job.JobID); err != nil || len(pods) != 1 || pods[0] != job.Runner {
+		if pods, err := podsOf(r, v1alpha1.LabelJobID+"="+job.JobID); err != nil || len(pods) != 1 ||
+			pods[0] != job.Runner {
 			t.Errorf("job %s runs on %s; kubectl finds %v, %v", job.JobID, job.Runner, pods, err)
 		}
 		if pods, err := podsOf(r, v1alpha1.LabelJobRunID+"="+strconv.FormatInt(job.RunID, 10)); err != nil ||

@@ -48,7 +48,8 @@ var strikes = []struck{
 			"helm upgrade"},
 		alerts: []string{"HarrierPodsPending", "HarrierJobsWaitWithoutRunner"},
 	}},
-	{"GitHub down", faulty(fakegithub.Fault{Endpoint: "*", Status: 503, Body: "Service Unavailable", ContentType: "text/plain"}), symptom{
+	{"GitHub down", faulty(fakegithub.Fault{Endpoint: "*", Status: 503, Body: "Service Unavailable",
+		ContentType: "text/plain"}), symptom{
 		about: v1alpha1.ConditionListenerReady, status: no, reason: v1alpha1.ReasonGitHubUnavailable, code: 1,
 		words:  []string{"503", "githubstatus.com"},
 		alerts: []string{"HarrierScaleSetNotReady"},

@@ -82,7 +82,8 @@ var broken = map[string]struct {
 	}},
 	"forbidden": {rig.Values{"template": rig.Values{"spec": rig.Values{"priorityClassName": "nobody"}}}, symptom{
 		about: v1alpha1.ConditionPodTemplateRefused, status: yes, reason: v1alpha1.ReasonPodForbidden, code: 1,
-		words:  []string{"no PriorityClass with name nobody was found", "spec.template", "correct what the message names"},
+		words: []string{"no PriorityClass with name nobody was found", "spec.template",
+			"correct what the message names"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
 	"outdated": {rig.Values{"minRunners": 2, "template": runnerWith("RUNNER_VERSION", "1.0.0")}, symptom{
@@ -156,7 +157,8 @@ func TestBrokenSetsSayWhatIsWrong(t *testing.T) {
 	r.AwaitListening("full")
 	ids := r.QueueJobsFor("full", 3, time.Hour)
 	patient := func(a, b string) int { return cmp.Compare(broken[a].patience, broken[b].patience) }
-	for _, name := range slices.SortedFunc(maps.Keys(broken), patient) { // what others show goes while one is waited for
+	// what others show goes while one is waited for
+	for _, name := range slices.SortedFunc(maps.Keys(broken), patient) {
 		t.Run(name, func(t *testing.T) { trouble := broken[name]; trouble.await(t, r, metrics, name) })
 	}
 	for _, id := range ids {

@@ -75,7 +75,8 @@ func withoutController(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl(t.Context(), t, "apply", "--server-side", "--filename="+filepath.Join(place.Root, "apis", "crds"))
-	kubectl(t.Context(), t, "wait", "--for=condition=Established", "--filename="+filepath.Join(place.Root, "apis", "crds"))
+	kubectl(t.Context(), t, "wait", "--for=condition=Established",
+		"--filename="+filepath.Join(place.Root, "apis", "crds"))
 	// ARC's listener pods don't satisfy "restricted".
 	kubectl(t.Context(), t, "label", "namespace", site.SystemNamespace, "--overwrite", podSecurity+"=privileged")
 }

@@ -55,9 +55,11 @@ func (s *scaleSet) trust(authority []byte, runnerMountPath string) {
 	const name, key = "github-server-ca", "ca.crt"
 	s.makeNamespace()
 	s.create(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Data: map[string]string{key: string(authority)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Data:       map[string]string{key: string(authority)},
 	})
 	s.values["githubServerTLS"] = site.Values{
-		"certificateFrom": site.Values{"configMapKeyRef": site.Values{"name": name, "key": key}}, "runnerMountPath": runnerMountPath,
+		"certificateFrom": site.Values{"configMapKeyRef": site.Values{"name": name, "key": key}},
+		"runnerMountPath": runnerMountPath,
 	}
 }

@@ -114,7 +114,8 @@ func makeDisks(t *testing.T, class string, count int) []string {
 	}
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	objects := []client.Object{&storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late,
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "kubernetes.io/no-provisioner",
+		VolumeBindingMode: &late,
 	}}
 	var disks []string
 	for i := range count {
@@ -133,12 +134,15 @@ func makeDisks(t *testing.T, class string, count int) []string {
 		objects = append(objects, &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: class + "-" + strconv.Itoa(i)},
 			Spec: corev1.PersistentVolumeSpec{
-				Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, StorageClassName: class,
+				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				StorageClassName:              class,
 				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: disk}},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					Local: &corev1.LocalVolumeSource{Path: disk}},
 				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
-					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{onNode}}},
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{
+						{MatchExpressions: []corev1.NodeSelectorRequirement{onNode}}},
 				}},
 			},
 		})
@@ -156,7 +160,8 @@ func claimTemplates(name, class string) []site.Values {
 	return []site.Values{{
 		"metadata": site.Values{"name": name},
 		"spec": site.Values{
-			"accessModes": []string{"ReadWriteOnce"}, "storageClassName": class, "resources": site.Values{"requests": site.Values{"storage": "1Gi"}},
+			"accessModes": []string{"ReadWriteOnce"}, "storageClassName": class,
+			"resources": site.Values{"requests": site.Values{"storage": "1Gi"}},
 		},
 	}}
 }

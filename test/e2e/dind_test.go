@@ -53,7 +53,8 @@ func expectSidecarAround(t *testing.T, pod *corev1.Pod) {
 		files.FinishedAt.Time, daemon.StartedAt.Time, runner.StartedAt.Time, runner.FinishedAt.Time, daemon.FinishedAt.Time,
 	}
 	if !slices.IsSortedFunc(order, time.Time.Compare) {
-		t.Errorf("pod %s: files copied, daemon started, runner started, runner ended, daemon ended at %v", pod.Name, order)
+		t.Errorf("pod %s: files copied, daemon started, runner started, runner ended, daemon ended at %v",
+			pod.Name, order)
 	}
 }
 

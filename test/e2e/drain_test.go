@@ -76,7 +76,8 @@ func installOn(t *testing.T, node, name, protect string) *scaleSet {
 	s.podSpec()["tolerations"] = []site.Values{{"key": cluster.SecondNodeTaint, "operator": "Exists"}}
 	s.podSpec()["affinity"] = site.Values{"nodeAffinity": site.Values{
 		"preferredDuringSchedulingIgnoredDuringExecution": []site.Values{{"weight": 100, "preference": site.Values{
-			"matchExpressions": []site.Values{{"key": corev1.LabelHostname, "operator": "In", "values": []string{node}}},
+			"matchExpressions": []site.Values{
+				{"key": corev1.LabelHostname, "operator": "In", "values": []string{node}}},
 		}}},
 	}}
 	s.install()

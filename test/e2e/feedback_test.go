@@ -90,7 +90,8 @@ func (s *scaleSet) lookIntoHeldJob(job fakegithub.Job) {
 		if found := regexp.MustCompile(`(?m)^  kubectl (exec .*)$`).FindStringSubmatch(output); found != nil {
 			command = found[1]
 		}
-		if found := regexp.MustCompile(`(?m)^To end it earlier: touch (\S+) `).FindStringSubmatch(output); found != nil {
+		if found := regexp.MustCompile(`(?m)^To end it earlier: touch (\S+) `).
+			FindStringSubmatch(output); found != nil {
 			end = found[1]
 		}
 		if command == "" || end == "" {
@@ -140,7 +141,8 @@ func TestLostJobsRunAgain(t *testing.T) {
 	}
 	s.await(t.Context(), "the commit to say what was lost", func() (string, error) {
 		checks, err := s.github.CheckRuns(t.Context())
-		if len(checks) == 1 && checks[0].Name == "Runners lost-again: lost (Evicted)" && checks[0].Conclusion == "neutral" &&
+		if len(checks) == 1 && checks[0].Name == "Runners lost-again: lost (Evicted)" &&
+			checks[0].Conclusion == "neutral" &&
 			strings.Contains(checks[0].Output.Summary, "it runs again in attempt 2") {
 			return "", err
 		}
@@ -272,7 +274,9 @@ func (s *scaleSet) awaitAttempt(
 	s.t.Helper()
 	err := place.Await(s.t.Context(), fmt.Sprintf("attempt %d to be %s", attempt, in), limit, func() (string, error) {
 		jobs, err := s.github.Jobs(s.t.Context(), in)
-		i := slices.IndexFunc(jobs, func(j fakegithub.Job) bool { return j.RunID == of.RunID && j.RunAttempt == attempt })
+		i := slices.IndexFunc(jobs, func(j fakegithub.Job) bool {
+			return j.RunID == of.RunID && j.RunAttempt == attempt
+		})
 		if err != nil || i < 0 {
 			return fmt.Sprintf("there are %d such jobs, none of them is", len(jobs)), err
 		}

@@ -40,7 +40,8 @@ func inMode(t *testing.T, name, mode string, volumes, maxRunners int) *scaleSet 
 	if mode == "kubernetes" {
 		s.provide(directory, volumes)
 		s.values["containerMode"].(site.Values)["kubernetesModeWorkVolumeClaim"] = site.Values{
-			"accessModes": []string{"ReadWriteOnce"}, "storageClassName": s.namespace, "resources": site.Values{"requests": site.Values{"storage": "1Gi"}},
+			"accessModes": []string{"ReadWriteOnce"}, "storageClassName": s.namespace,
+			"resources": site.Values{"requests": site.Values{"storage": "1Gi"}},
 		}
 	}
 	return s
@@ -76,11 +77,14 @@ func (s *scaleSet) provide(directory string, volumes int) {
 				StorageClassName: s.namespace, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
-				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
-						Values: []string{nodes.Items[0].Labels[corev1.LabelHostname]}}},
-				}}}},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					Local: &corev1.LocalVolumeSource{Path: path}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{
+					Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+						MatchExpressions: []corev1.NodeSelectorRequirement{
+							{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+								Values: []string{nodes.Items[0].Labels[corev1.LabelHostname]}}},
+					}}}},
 			},
 		})
 	}
@@ -159,7 +163,8 @@ func TestHooksMayRunJobPodsInKubernetesMode(t *testing.T) {
 // A runner dies while a step works in a container of its own. The step's Job would go on and keep the runner's claim.
 func TestNothingOfADeadRunnersHooksIsLeft(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]string{"dead-hooks": "kubernetes", "dead-hooks-novolume": "kubernetes-novolume"} {
+	for name, mode := range map[string]string{"dead-hooks": "kubernetes",
+		"dead-hooks-novolume": "kubernetes-novolume"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := inMode(t, name, mode, 1, 1)
@@ -226,9 +231,10 @@ func TestJobPodsThatDoNotFit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := inMode(t, name, "kubernetes", 1, 1)
-			s.values["containerMode"].(site.Values)["kubernetesModeHookTemplate"] = site.Values{"spec": site.Values{"containers": []site.Values{
-				{"name": "$job", "resources": site.Values{"requests": site.Values{"cpu": "1000"}}},
-			}}}
+			s.values["containerMode"].(site.Values)["kubernetesModeHookTemplate"] = site.Values{
+				"spec": site.Values{"containers": []site.Values{
+					{"name": "$job", "resources": site.Values{"requests": site.Values{"cpu": "1000"}}},
+				}}}
 			if scheduled {
 				s.setEnv("ACTIONS_RUNNER_USE_KUBE_SCHEDULER", "true")
 			}

@@ -100,7 +100,8 @@ func (s *scaleSet) awaitNoRoles() {
 		if len(bindings) == 1 && bindings[0].RoleRef.Kind == "ClusterRole" && bindings[0].DeletionTimestamp != nil {
 			return "", nil
 		}
-		return fmt.Sprintf("%d RoleBindings are there, want the one of the ClusterRole, being deleted", len(bindings)), nil
+		return fmt.Sprintf("%d RoleBindings are there, want the one of the ClusterRole, being deleted", len(bindings)),
+			nil
 	})
 }
 

@@ -75,7 +75,8 @@ func parse(args []string) (*settings, error) {
 	fs.StringVar(&set.groups, "runner-groups", "", "comma-separated runner groups beside Default")
 	fs.StringVar(&set.tlsCert, "tls-cert", "", "file with the certificate to serve https with (PEM)")
 	fs.StringVar(&set.tlsKey, "tls-key", "", "file with its private key (PEM)")
-	fs.StringVar(&o.PublicURL, "public-url", "", "base URL put into answers; empty means the one the request was sent to")
+	fs.StringVar(&o.PublicURL, "public-url", "",
+		"base URL put into answers; empty means the one the request was sent to")
 	fs.StringVar(&o.RunnerURL, "runner-url", "", "base URL put into JIT configs; empty means as public-url")
 	fs.DurationVar(&o.AdminTokenLifetime, "admin-token-lifetime", 0, "life of an admin token (0: 1h)")
 	fs.DurationVar(&o.QueueTokenLifetime, "queue-token-lifetime", 0, "life of a queue token (0: 50m)")

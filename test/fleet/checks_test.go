@@ -39,7 +39,8 @@ func (f *fleet) checkPriority() {
 	f.t.Logf("requests by level: %v, rejected: %v", dispatched, rejected)
 	for _, level := range []string{"harrier-gha-rs-controller-urgent", "harrier-gha-rs-controller-manager"} {
 		if dispatched[level] == 0 || rejected[level] > 0 {
-			f.t.Errorf("level %s: %.0f requests, %.0f rejected; want some and none", level, dispatched[level], rejected[level])
+			f.t.Errorf("level %s: %.0f requests, %.0f rejected; want some and none", level, dispatched[level],
+				rejected[level])
 		}
 	}
 }

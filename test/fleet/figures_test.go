@@ -97,7 +97,8 @@ func (p period) perMinute() string {
 // perRunner describes the period's costs per runner.
 func (p period) perRunner(runners int) string {
 	ratio := func(count int) float64 { return float64(count) / float64(runners) }
-	return fmt.Sprintf("per runner %.1f requests to the API server, %.1f of them its own, %.1f of them unserved, and %.1f to GitHub\n%s",
+	return fmt.Sprintf("per runner %.1f requests to the API server, %.1f of them its own, %.1f of them unserved, and "+
+		"%.1f to GitHub\n%s",
 		ratio(p.requests.Total()), ratio(p.own()), ratio(p.requests.Unserved), ratio(p.gitHub),
 		strings.TrimRight(p.requests.String(), "\n"))
 }

@@ -25,7 +25,8 @@ var sets = map[string]rig.Values{
 	rig.DefaultSet: nil,
 	"customized": {
 		"labels": rig.Values{"team": "ci"}, "annotations": rig.Values{"note": "n"},
-		"containerMode": rig.Values{"type": "kubernetes-novolume", "kubernetesModeHookTemplate": rig.Values{"metadata": rig.Values{"labels": rig.Values{"a": "b"}}}},
+		"containerMode": rig.Values{"type": "kubernetes-novolume",
+			"kubernetesModeHookTemplate": rig.Values{"metadata": rig.Values{"labels": rig.Values{"a": "b"}}}},
 		"listenerTemplate": rig.Values{"spec": rig.Values{"containers": []any{
 			rig.Values{"name": "listener", "resources": rig.Values{"requests": rig.Values{"cpu": "0.01", "memory": "32Mi"}}},
 		}}},

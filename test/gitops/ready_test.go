@@ -32,7 +32,8 @@ func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 	g, dind := gomega.NewWithT(t), rig.Values{"containerMode": rig.Values{"type": "dind"}}
 	began := time.Now()
 	g.Expect(r.AttemptUpgrade("dind", dind, waits...)).
-		To(gomega.MatchError(gomega.And(gomega.ContainSubstring("AutoscalingRunnerSet"), gomega.ContainSubstring("Failed"))))
+		To(gomega.MatchError(gomega.And(gomega.ContainSubstring("AutoscalingRunnerSet"),
+			gomega.ContainSubstring("Failed"))))
 	if took := time.Since(began); took >= rig.Patience || statusOf(t, r, "dind") != failed {
 		t.Errorf("Helm took %s, and the scale set is %s", took, statusOf(t, r, "dind"))
 	}
@@ -98,14 +99,17 @@ func webhookDown(namespace string) *admissionregistrationv1.ValidatingWebhookCon
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "pods.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1")},
+			Name: "pods.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL: new("https://127.0.0.1:1")},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
 					Resources: []string{"pods"}},
 			}},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-			SideEffects:       new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
 }

@@ -72,7 +72,8 @@ func newHooks(t *testing.T, shell []string) *hooks {
 	}
 	h.env = append(os.Environ(), "ACTIONS_RUNNER_NODE_NAME=worker-3", "RUNNER_WORKSPACE=/", "RUNNER_TEMP="+directory,
 		"PROC="+absolute(t, "proc"),
-		"TERMINATION_LOG="+h.termination, "GITHUB_STEP_SUMMARY="+h.summary, "DOCKER_HOST=", "ACTIONS_RUNNER_CONTAINER_HOOKS=")
+		"TERMINATION_LOG="+h.termination, "GITHUB_STEP_SUMMARY="+h.summary, "DOCKER_HOST=",
+		"ACTIONS_RUNNER_CONTAINER_HOOKS=")
 	return h
 }
 
@@ -109,7 +110,7 @@ func (h *hooks) command(script string, env ...string) *exec.Cmd {
 	return command
 }
 
-// run calls a script as the runner does and returns what it prints. A hook that fails would fail the job.
+// run calls a script as the runner does and returns its output. A hook that fails would fail the job.
 func (h *hooks) run(script string, env ...string) string {
 	h.Helper()
 	command := h.command(script, env...)
@@ -127,12 +128,14 @@ var free = regexp.MustCompile(`[0-9.]+ [GM]iB of [0-9.]+ [GM]iB free`)
 func TestStartSaysWhereAndAfterWhichWait(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		want := "Scale set: arc-runners/set\nPod: set-abc-runner-x7k2p\nNode: worker-3\n" +
-			"Wait: 42 s: assigned 2 s, created 1 s, registered 0 s, placed 7 s, imagePulled 30 s, containerUp 0 s, started 2 s\n"
+			"Wait: 42 s: assigned 2 s, created 1 s, registered 0 s, placed 7 s, imagePulled 30 s, containerUp 0 s, " +
+			"started 2 s\n"
 		if diff := cmp.Diff(want, h.run("started.sh")); diff != "" {
 			t.Errorf("printed (-want +got):\n%s", diff)
 		}
 		h.write("phases", "created=1800000000 registered=1800000003")
-		if got := h.run("started.sh"); !strings.Contains(got, "Wait: 3 s since the runner was created: registered 3 s\n") {
+		if got := h.run("started.sh"); !strings.Contains(got,
+			"Wait: 3 s since the runner was created: registered 3 s\n") {
 			t.Errorf("before the job's times are known it printed\n%s", got)
 		}
 	})
@@ -142,20 +145,25 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 	for version, want := range map[string]struct{ printed, line string }{
 		"v2": {
 			"Memory: peak 2.0 GiB of 2.0 GiB\nOOM kills: 2\n" +
-				"::warning title=Out of memory::processes of this job were killed 2 times because its container reached its memory limit of 2.0 GiB: let it use less, or ask for a higher limit of the runner container in scale set arc-runners/set\n" +
-				"CPU: 312.0 s used, throttled for 45.0 s, in 25 % of the periods\n" +
-				"::warning title=CPU limit reached::the job was throttled in 25 % of the time in which it was at work, because its container reached its CPU limit: it would be faster with a higher limit of the runner container in scale set arc-runners/set\n" +
-				"Network: 3.0 GiB received, 50.0 MiB sent\nDisk: 100.0 MiB written, 2.0 GiB read; SPACE in /\n",
+				"::warning title=Out of memory::processes of this job were killed 2 times because its container " +
+				"reached its memory limit of 2.0 GiB: let it use less, or ask for a higher limit of the runner " +
+				"container in scale set arc-runners/set\nCPU: 312.0 s used, throttled for 45.0 s, in 25 % of the " +
+				"periods\n::warning title=CPU limit reached::the job was throttled in 25 % of the time in which it " +
+				"was at work, because its container reached its CPU limit: it would be faster with a higher limit of " +
+				"the runner container in scale set arc-runners/set\nNetwork: 3.0 GiB received, 50.0 MiB sent\nDisk: " +
+				"100.0 MiB written, 2.0 GiB read; SPACE in /\n",
 			`{"usage":1,"peakMemoryBytes":2147483648,"memoryLimitBytes":2147483648,"oomKills":2,"cpuMicroseconds":312000000,"throttledMicroseconds":45000000,"cpuPeriods":4000,"throttledPeriods":1000}` + "\n",
 		},
 		"v1": {
-			"Memory: peak 1.0 GiB, no limit\nOOM kills: 0\nCPU: 61.2 s used\nNetwork: 3.0 GiB received, 50.0 MiB sent\nDisk: 2.0 MiB written, 1.0 MiB read; SPACE in /\n",
+			"Memory: peak 1.0 GiB, no limit\nOOM kills: 0\nCPU: 61.2 s used\nNetwork: 3.0 GiB received, 50.0 MiB " +
+				"sent\nDisk: 2.0 MiB written, 1.0 MiB read; SPACE in /\n",
 			`{"usage":1,"peakMemoryBytes":1073741824,"oomKills":0,"cpuMicroseconds":61234567,"throttledMicroseconds":0,"cpuPeriods":0,"throttledPeriods":0}` + "\n",
 		},
 	} {
 		t.Run(version, func(t *testing.T) {
 			inEachShell(t, func(t *testing.T, h *hooks) {
-				_, printed, _ := strings.Cut(h.run("completed.sh", "CGROUP="+absolute(t, version)), "\n") // without the wait
+				// without the wait
+				_, printed, _ := strings.Cut(h.run("completed.sh", "CGROUP="+absolute(t, version)), "\n")
 				if diff := cmp.Diff(want.printed, free.ReplaceAllString(printed, "SPACE")); diff != "" {
 					t.Errorf("printed (-want +got):\n%s", diff)
 				}
@@ -287,7 +295,8 @@ func TestOnlyAnAttemptThatAPersonBeganWithDebugLoggingIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := h.run("completed.sh", "RUNNER_DEBUG=1", "GITHUB_RUN_ATTEMPT=2", "GITHUB_TRIGGERING_ACTOR=octocat")
-		if want := "kubectl exec -it --namespace arc-runners set-abc-runner-x7k2p -c runner -- sh"; !strings.Contains(got, want) {
+		if want := "kubectl exec -it --namespace arc-runners set-abc-runner-x7k2p -c " +
+			"runner -- sh"; !strings.Contains(got, want) {
 			t.Errorf("printed\n%s\nwant %s", got, want)
 		}
 	})

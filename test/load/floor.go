@@ -84,7 +84,8 @@ func makeRunner(ctx context.Context, c client.Client, namespace, name string, ji
 func removeFloor(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	for _, kind := range []client.Object{&v1alpha1.EphemeralRunner{}, &corev1.Secret{}, &corev1.Pod{}} {
-		if err := c.DeleteAllOf(t.Context(), kind, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {
+		if err := c.DeleteAllOf(t.Context(), kind, client.InNamespace(namespace),
+			client.GracePeriodSeconds(0)); err != nil {
 			t.Fatalf("delete the floor's objects: %v", err)
 		}
 	}

@@ -39,12 +39,13 @@ func begin(t *testing.T, r *rig.Rig) *measurement {
 	t.Helper()
 	return &measurement{
 		t: t, rig: r, known: len(r.GitHub.Jobs("completed")), requests: r.Requests(), gitHub: gitHubCalls(r),
-		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram), apiServer: apiServerUsage(t, r.Cluster),
-		began: time.Now(), endProfiles: func() {},
+		manager: r.Usage(rig.ManagerProgram), listener: r.Usage(rig.ListenerProgram),
+		apiServer: apiServerUsage(t, r.Cluster),
+		began:     time.Now(), endProfiles: func() {},
 	}
 }
 
-// apiServerUsage returns what the API server has used so far.
+// apiServerUsage returns the usage of the API server so far.
 func apiServerUsage(t *testing.T, cluster *testkube.Cluster) rig.Usage {
 	t.Helper()
 	used, err := rig.APIServerUsage(cluster)

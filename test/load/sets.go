@@ -28,7 +28,9 @@ func hangingSet(t *testing.T, cluster *testkube.Cluster, s *settings, jobs int) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inManySets(t, cluster, s, jobs, address, func(r *rig.Rig) (int, func()) { return hang(t, r, github, address) })
+	return inManySets(t, cluster, s, jobs, address, func(r *rig.Rig) (int, func()) {
+		return hang(t, r, github, address)
+	})
 }
 
 // inManySets calls disturb when all sets listen and the single set has been measured. other is the address of another

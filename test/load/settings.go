@@ -52,8 +52,9 @@ func register(flags *flag.FlagSet) *settings {
 // all programs share one address here.
 func (s *settings) rigOptions(maxRunners int) rig.Options {
 	values := rig.Values{
-		"flags":   rig.Values{"healthProbeBindAddress": ":8081"},
-		"metrics": rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics"},
+		"flags": rig.Values{"healthProbeBindAddress": ":8081"},
+		"metrics": rig.Values{"controllerManagerAddr": ":8080", "listenerAddr": ":8080",
+			"listenerEndpoint": "/metrics"},
 	}
 	if s.profile != "" {
 		values["pprof"] = rig.Values{"addr": profileAddress}

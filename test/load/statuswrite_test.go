@@ -55,9 +55,12 @@ func BenchmarkStatusWrite(b *testing.B) {
 				objects     []client.Object
 			}{{"AutoscalingRunnerSet", "currentRunners", sets}, {"EphemeralRunnerSet", "currentReplicas", runnerSets},
 				{"EphemeralRunner", "runnerId", runners}} {
-				b.Run(kind.name, func(b *testing.B) { writeStatuses(b, cluster, kind.objects, `{"status":{"`+kind.field+`":%d}}`) })
+				b.Run(kind.name, func(b *testing.B) {
+					writeStatuses(b, cluster, kind.objects, `{"status":{"`+kind.field+`":%d}}`)
+				})
 				b.Run(kind.name+" clearing managedFields", func(b *testing.B) {
-					writeStatuses(b, cluster, kind.objects, `{"metadata":{"managedFields":[{}]},"status":{"`+kind.field+`":%d}}`)
+					writeStatuses(b, cluster, kind.objects,
+						`{"metadata":{"managedFields":[{}]},"status":{"`+kind.field+`":%d}}`)
 				})
 			}
 		})
@@ -148,7 +151,8 @@ func runnerTemplate() corev1.PodTemplateSpec {
 			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true)},
 		}
 		for i := range 8 {
-			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: "some value of a usual length"})
+			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i),
+				Value: "some value of a usual length"})
 		}
 		for _, volume := range []string{"work", "dind-sock", "dind-externals"} {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: "/" + volume})

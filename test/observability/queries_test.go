@@ -99,7 +99,8 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 		seen := map[int]bool{}
 		for _, panel := range board.Panels {
 			if panel.Title == "" || panel.Description == "" || seen[panel.ID] || len(panel.Targets) == 0 {
-				t.Errorf("%s: panel %d %q has no title, description or query, or its id twice", board.Name, panel.ID, panel.Title)
+				t.Errorf("%s: panel %d %q has no title, description or query, or its id twice", board.Name, panel.ID,
+					panel.Title)
 			}
 			seen[panel.ID] = true
 			for _, target := range panel.Targets {

@@ -51,7 +51,8 @@ func Monitors(rendered string) ([]Monitor, error) {
 			continue // a comment
 		}
 		if len(m.Spec.PodMetricsEndpoints) != 1 {
-			return nil, fmt.Errorf("monitor %q has %d endpoints, want one", m.Metadata.Name, len(m.Spec.PodMetricsEndpoints))
+			return nil, fmt.Errorf("monitor %q has %d endpoints, want one", m.Metadata.Name,
+				len(m.Spec.PodMetricsEndpoints))
 		}
 		monitors = append(monitors, m)
 	}

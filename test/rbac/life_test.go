@@ -170,7 +170,8 @@ func (l *life) useVault() {
 	l.Helper()
 	l.rig.InstallSet(vaulted, rig.Values{"minRunners": 0, "githubConfigSecret": "token", "keyVault": rig.Values{
 		"type": "azure_key_vault", "azureKeyVault": rig.Values{
-			"url": "https://example.vault.azure.net", "tenantId": "t", "clientId": "c", "certificatePath": "/certificate",
+			"url": "https://example.vault.azure.net", "tenantId": "t", "clientId": "c",
+			"certificatePath": "/certificate",
 		},
 	}})
 	l.awaitTold(vaulted, v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonCredentialsInvalid)

@@ -133,8 +133,8 @@ func (c Requests) String() string {
 	return text.String()
 }
 
-// LastCreation returns when the manager requested the creation of the count-th object of a resource in the runners'
-// namespace since the rig began. The test fails if there are fewer.
+// LastCreation returns the time at which the manager requested the creation of the count-th object of a resource in the
+// runners' namespace since the rig began. The test fails if there are fewer.
 func (r *Rig) LastCreation(resource string, count int) time.Time {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{

@@ -36,7 +36,8 @@ func (r *Rig) kill(pod *corev1.Pod, container string) {
 func (r *Rig) StopManager() {
 	r.t.Helper()
 	r.scaleManager(0)
-	gomega.NewWithT(r.t).Eventually(func() int { return len(r.managerPods()) }, Patience, interval).Should(gomega.BeZero())
+	gomega.NewWithT(r.t).Eventually(func() int { return len(r.managerPods()) }, Patience, interval).
+		Should(gomega.BeZero())
 }
 
 // StartManager scales the Deployment back up. It does not wait for the pods.

@@ -22,14 +22,14 @@ func tools(t testing.TB, kubeconfig string) installation.Tools {
 	return installation.Tools{Programs: directory, Kubeconfig: kubeconfig}
 }
 
-// Kubectl runs kubectl as the cluster's administrator and returns what it writes to stdout. If it fails, the error
+// Kubectl runs kubectl as the cluster's administrator and returns its stdout. If it fails, the error
 // contains its stderr.
 func (r *Rig) Kubectl(arguments ...string) (string, error) {
 	r.t.Helper()
 	return r.tools.Kubectl(r.t.Context(), arguments...)
 }
 
-// HelmAs runs Helm with another account's kubeconfig and returns what it prints.
+// HelmAs runs Helm with another account's kubeconfig and returns its output.
 func (r *Rig) HelmAs(kubeconfig string, arguments ...string) (string, error) {
 	r.t.Helper()
 	return tools(r.t, kubeconfig).Helm(context.Background(), arguments...)
@@ -38,7 +38,7 @@ func (r *Rig) HelmAs(kubeconfig string, arguments ...string) (string, error) {
 // SetChart returns the directory of the chart of scale sets.
 func (r *Rig) SetChart() string { return r.options.Product.Set }
 
-// helm returns what helm prints. The test fails if helm does. It does not use the test's context: charts are
+// helm runs Helm and returns its output. The test fails if Helm does. It does not use the test's context: charts are
 // uninstalled after that has ended.
 func (r *Rig) helm(arguments ...string) string {
 	r.t.Helper()

@@ -158,7 +158,8 @@ func (r *Rig) MadeFor(ctx context.Context, set string) ([]string, error) {
 				return nil, err
 			}
 			objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool {
-				return object.Labels[v1alpha1.LabelScaleSetName] != set || object.Annotations["meta.helm.sh/release-name"] != ""
+				return object.Labels[v1alpha1.LabelScaleSetName] != set ||
+					object.Annotations["meta.helm.sh/release-name"] != ""
 			})
 			if len(objects) > 0 {
 				made = append(made, fmt.Sprintf("%d of kind %s: %s", len(objects), kind.Kind, describe(objects)))

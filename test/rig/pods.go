@@ -118,7 +118,7 @@ func (p *podNames) add(pod types.NamespacedName) {
 	}
 }
 
-// logs returns what the container has written, over all its pods.
+// logs returns the container's output, over all its pods.
 func (p *podNames) logs(node *fakenode.Node, container string) string {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -133,10 +133,10 @@ func (p *podNames) logs(node *fakenode.Node, container string) string {
 	return all.String()
 }
 
-// ManagerLog returns what the managers have written since the rig began.
+// ManagerLog returns the output of the managers since the rig began.
 func (r *Rig) ManagerLog() string { return r.managers.logs(r.Node, managerContainer) }
 
-// ListenerLog returns what the listeners have written since the rig began.
+// ListenerLog returns the output of the listeners since the rig began.
 func (r *Rig) ListenerLog() string { return r.listeners.logs(r.Node, v1alpha1.ListenerContainerName) }
 
 // saveLogs writes the logs of both programs to the directory in logsVariable, if it is set.

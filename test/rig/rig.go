@@ -111,7 +111,7 @@ type Rig struct {
 	sets                map[string]int // idle runners by installed release
 }
 
-// ClusterOptions returns what a rig needs of a cluster.
+// ClusterOptions returns the options that a rig needs of a cluster.
 func ClusterOptions() testkube.Options {
 	return testkube.Options{ControllerManager: true, AuditLog: true, AddToScheme: schemes()}
 }

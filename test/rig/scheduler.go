@@ -69,7 +69,8 @@ func (r *Rig) markUnschedulable(ctx context.Context, pod *corev1.Pod) {
 		}
 	}
 	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Conditions: []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: NoRoom,
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message:            NoRoom,
 		LastTransitionTime: metav1.NewTime(time.Now()),
 	}}}})
 	if err == nil {

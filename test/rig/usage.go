@@ -33,7 +33,7 @@ type Usage struct {
 	Resident, ResidentPeak int64
 }
 
-// Usage returns what the program's running processes have used. It reads Linux's /proc and finds no process elsewhere.
+// Usage returns the usage of the program's running processes. It reads Linux's /proc and finds no process elsewhere.
 func (r *Rig) Usage(program Program) Usage {
 	r.t.Helper()
 	var used Usage
@@ -49,7 +49,7 @@ func (r *Rig) Usage(program Program) Usage {
 	return used
 }
 
-// APIServerUsage returns what the cluster's API server has used. It reads Linux's /proc, and fails if that has no such
+// APIServerUsage returns the usage of the cluster's API server. It reads Linux's /proc, and fails if that has no such
 // process. On other systems it returns zeros.
 func APIServerUsage(cluster *testkube.Cluster) (Usage, error) {
 	if runtime.GOOS != "linux" {

@@ -62,7 +62,8 @@ func callScript(
 	ctx context.Context, script, work string, environment map[string]string,
 ) (output, summary string, err error) {
 	if filepath.Ext(script) != ".sh" {
-		return "", "", fmt.Errorf("%s is not a valid path to a script. Make sure it ends in '.sh', '.ps1' or '.js'", script)
+		return "", "", fmt.Errorf("%s is not a valid path to a script. Make sure it ends in '.sh', '.ps1' or '.js'",
+			script)
 	}
 	if _, err := os.Stat(script); err != nil {
 		return "", "", errors.New("File doesn't exist") //nolint:staticcheck // the real runner's words

@@ -46,11 +46,13 @@ type labelled struct{ selectors, groups []string }
 
 var (
 	fromPod = []string{"actions_github_com_scale_set_name", "actions_github_com_scale_set_namespace", "organization"}
-	few     = labelled{slices.Concat(byName, byPod, byNameAndPod), slices.Concat(fromPod, []string{"name", "namespace"})}
-	arc     = labelled{slices.Concat(few.selectors, byJob),
+	few     = labelled{slices.Concat(byName, byPod, byNameAndPod),
+		slices.Concat(fromPod, []string{"name", "namespace"})}
+	arc = labelled{slices.Concat(few.selectors, byJob),
 		slices.Concat(few.groups, []string{"repository", "job_name", "event_name"})}
 	written = labelled{slices.Concat(byPod, byJob),
-		slices.Concat(fromPod, []string{"repository", "job_name", "event_name", "job_workflow_name", "job_workflow_target"})}
+		slices.Concat(fromPod, []string{"repository", "job_name", "event_name", "job_workflow_name",
+			"job_workflow_target"})}
 )
 
 // panelsOf returns panels for everything that actions-runner-controller exports.
@@ -117,11 +119,13 @@ func histogramPanels(name, of string, groups []string) []panel {
 	for _, seconds := range []string{"30", "60", "120", "300", "600", "1800"} {
 		// Prometheus 3 writes 60.0.
 		le := `le=~"` + seconds + `|` + seconds + `[.]0"`
-		found = append(found, panel{query: `sum(rate(` + name + `_bucket{` + le + and(of) + `}[$__range])) / sum(rate(` +
+		found = append(found, panel{query: `sum(rate(` + name + `_bucket{` + le + and(of) +
+			`}[$__range])) / sum(rate(` +
 			name + `_count{` + of + `}[$__range]))`})
 	}
 	for _, group := range groups {
-		found = append(found, panel{`histogram_quantile(0.9, sum by (le, ` + group + `) (rate(` + name + `_bucket{` + of +
+		found = append(found, panel{`histogram_quantile(0.9, sum by (le, ` + group + `) (rate(` + name +
+			`_bucket{` + of +
 			`}[$__range])))`, []string{group}})
 	}
 	return found
@@ -164,11 +168,13 @@ func suggested() rig.Values {
 	buckets := []float64{0.5, 1, 30, 60, 120, 300, 600, 1800, 3600}
 	ofSet := rig.Values{}
 	for _, gauge := range gauges {
-		ofSet["gha_"+gauge] = rig.Values{"labels": []string{"name", "namespace", "repository", "organization", "enterprise"}}
+		ofSet["gha_"+gauge] = rig.Values{"labels": []string{"name", "namespace", "repository", "organization",
+			"enterprise"}}
 	}
 	return rig.Values{
-		"gauges":   ofSet,
-		"counters": rig.Values{"gha_started_jobs_total": rig.Values{"labels": started}, "gha_completed_jobs_total": rig.Values{"labels": completed}},
+		"gauges": ofSet,
+		"counters": rig.Values{"gha_started_jobs_total": rig.Values{"labels": started},
+			"gha_completed_jobs_total": rig.Values{"labels": completed}},
 		"histograms": rig.Values{
 			"gha_job_startup_duration_seconds":   rig.Values{"labels": started, "buckets": buckets},
 			"gha_job_execution_duration_seconds": rig.Values{"labels": completed, "buckets": buckets},
@@ -190,8 +196,9 @@ func TestDashboardsMadeForARC(t *testing.T) {
 			s.AwaitListening(writtenSet)
 			targets := s.targets(t)
 			added := rig.Values{
-				"relabelings":       []rig.Values{{"targetLabel": "cluster", "replacement": "production"}},
-				"metricRelabelings": []rig.Values{{"sourceLabels": []string{"namespace"}, "targetLabel": "exported_namespace"}},
+				"relabelings": []rig.Values{{"targetLabel": "cluster", "replacement": "production"}},
+				"metricRelabelings": []rig.Values{
+					{"sourceLabels": []string{"namespace"}, "targetLabel": "exported_namespace"}},
 			}
 			monitors := startPrometheus(t, s.monitored(t, targets, added), len(targets))
 			if monitors == nil {

@@ -53,7 +53,9 @@ func (p *observer) unanswered(queries []string) (unanswered []string, err error)
 		if err != nil {
 			return nil, err
 		}
-		if len(found) == 0 && !slices.ContainsFunc(empty, func(part string) bool { return strings.Contains(query, part) }) {
+		if len(found) == 0 && !slices.ContainsFunc(empty, func(part string) bool {
+			return strings.Contains(query, part)
+		}) {
 			unanswered = append(unanswered, query)
 		}
 	}

@@ -72,7 +72,8 @@ func (s *site) monitors(t *testing.T, more rig.Values) []prometheus.Monitor {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rendered, err := s.HelmAs(s.Cluster.AdminKubeconfig(), "template", "harrier", chart, "--namespace", s.SystemNamespace,
+	rendered, err := s.HelmAs(s.Cluster.AdminKubeconfig(), "template", "harrier", chart, "--namespace",
+		s.SystemNamespace,
 		"--values", file, "--show-only", "templates/podmonitor.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -63,15 +63,19 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	verdicts := registrations.NewVerdicts(clock.RealClock{})
 	s.set = ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
 		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{},
-		Clock:  clock.RealClock{},
-		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) { return s.github, nil },
-		Proxy:  func(context.Context, credentials.Reference) (map[string][]byte, error) { return nil, nil },
+		Clock: clock.RealClock{},
+		GitHub: func(context.Context, credentials.Reference) (ephemeralrunnerset.GitHub, error) {
+			return s.github, nil
+		},
+		Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) { return nil, nil },
 	})
 	s.watch.Handler = s.set.RunnerEvents()
 	s.runner = ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: s.api, Reader: s.api, Pool: workers, Verdicts: verdicts, Recorder: &events.FakeRecorder{},
-		Clock:       clock.RealClock{},
-		GitHub:      func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s.github, nil },
+		Clock: clock.RealClock{},
+		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) {
+			return s.github, nil
+		},
 		JobMetadata: true, JobProtection: true,
 	})
 	set := newSet()
@@ -85,7 +89,8 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 func newSet() *v1alpha1.EphemeralRunnerSet {
 	set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: setKey.Namespace, Name: setKey.Name, Generation: 1,
-		Labels: map[string]string{v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: setKey.Namespace},
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: setKey.Name,
+			v1alpha1.LabelScaleSetNamespace: setKey.Namespace},
 	}}
 	spec := &set.Spec.EphemeralRunnerSpec
 	spec.GitHubConfigUrl, spec.GitHubConfigSecret, spec.RunnerScaleSetID = "https://github.com/acme", "github", 1
@@ -174,7 +179,8 @@ func (s *site) publish() {
 // describe returns a line for each remaining runner.
 func (s *site) describe() (lines []string) {
 	for _, runner := range s.runners() {
-		lines = append(lines, fmt.Sprintf("%s %s job %s deleted %v", runner.Name, runner.Status.Phase, runner.Status.JobID,
+		lines = append(lines, fmt.Sprintf("%s %s job %s deleted %v", runner.Name, runner.Status.Phase,
+			runner.Status.JobID,
 			runner.DeletionTimestamp))
 	}
 	return lines

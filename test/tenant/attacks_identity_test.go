@@ -42,8 +42,11 @@ func listenerAttacks() []attack {
 				objects[0].SetLabels(victims.Labels)
 				return objects
 			},
-			act:     func(s *stage) error { return s.giveAccount(s.listenerOf(rig.DefaultSet).Name) },
-			says:    func(s *stage) error { return announced(s.listenerOf(rig.DefaultSet).Name, reasonListenerIgnored)(s) },
+			act: func(s *stage) error { return s.giveAccount(s.listenerOf(rig.DefaultSet).Name) },
+			says: func(s *stage) error {
+				return announced(s.listenerOf(rig.DefaultSet).Name,
+					reasonListenerIgnored)(s)
+			},
 			atStart: true,
 		},
 		{
@@ -62,7 +65,8 @@ func listenerAttacks() []attack {
 func (s *stage) stealing(name, set string) []client.Object {
 	// No secret: whoever knows the chart knows these names.
 	listener := &v1alpha1.AutoscalingListener{ObjectMeta: s.named(name), Spec: v1alpha1.AutoscalingListenerSpec{
-		GitHubConfigUrl: s.own["github"].URL + "/org", GitHubConfigSecret: set + "-gha-rs-github-secret", RunnerScaleSetID: 1,
+		GitHubConfigUrl: s.own["github"].URL + "/org", GitHubConfigSecret: set + "-gha-rs-github-secret",
+		RunnerScaleSetID:              1,
 		AutoscalingRunnerSetNamespace: s.victim.namespace, AutoscalingRunnerSetName: set, EphemeralRunnerSetName: set,
 		Image: "i", MaxRunners: 1,
 	}}
@@ -184,7 +188,8 @@ func vaultAttacks() []attack {
 			says: told("vault-other", condition, notAllowed),
 		},
 	}
-	for i, path := range []string{"/dev/zero", "/dev/tty", "/proc/self/environ", "/etc/passwd", "/proc", "/no/such/file"} {
+	for i, path := range []string{"/dev/zero", "/dev/tty", "/proc/self/environ", "/etc/passwd", "/proc",
+		"/no/such/file"} {
 		name := fmt.Sprintf("vault-file-%d", i)
 		attacks = append(attacks, attack{
 			name: "the file " + path + " as the vault's certificate",

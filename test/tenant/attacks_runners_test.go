@@ -30,7 +30,8 @@ func runnerAttacks() []attack {
 			act:     (*stage).turn,
 			says: all(works("turned"), func(s *stage) error {
 				sets, err := s.runnerSets("turned")
-				if err == nil && (len(sets) != 1 || sets[0].Spec.EphemeralRunnerSpec.PodSpec.ServiceAccountName == "admin") {
+				if err == nil && (len(sets) != 1 ||
+					sets[0].Spec.EphemeralRunnerSpec.PodSpec.ServiceAccountName == "admin") {
 					return fmt.Errorf("the runner set has not been restored")
 				}
 				return err
@@ -86,7 +87,8 @@ func (s *stage) crowd() (objects []client.Object) {
 	}
 	for i := range count {
 		runner := s.runner(fmt.Sprintf("%s%d", crowdName, i), fmt.Sprintf("crowd%d", i%50), s.attacker.namespace)
-		runner.Spec.GitHubConfigUrl, runner.Spec.GitHubServerTLS = s.own["hanging"].URL+"/org", s.base.Spec.GitHubServerTLS
+		runner.Spec.GitHubConfigUrl, runner.Spec.GitHubServerTLS = s.own["hanging"].URL+"/org",
+			s.base.Spec.GitHubServerTLS
 		if i%2 == 0 {
 			owner := metav1.NewControllerRef(&own[0], v1alpha1.GroupVersion.WithKind("EphemeralRunnerSet"))
 			owner.BlockOwnerDeletion = nil // for which it would need further rights
@@ -141,7 +143,8 @@ func (s *stage) turn() error {
 			})
 		return len(listeners.Items), err
 	}, rig.Patience).Should(gomega.Equal(1))
-	gomega.NewWithT(s.T).Eventually(func() error { return s.listening("turned") }, rig.Patience).Should(gomega.Succeed())
+	gomega.NewWithT(s.T).Eventually(func() error { return s.listening("turned") }, rig.Patience).
+		Should(gomega.Succeed())
 	sets, err := s.runnerSets("turned")
 	if err != nil || len(sets) != 1 {
 		return fmt.Errorf("%d runner sets: %w", len(sets), err)
@@ -208,7 +211,8 @@ func (s *stage) metricsWith(text string) (wrong []string) {
 // countedForAnother lists series of team a's set that count a runner although all its jobs are done.
 func (s *stage) countedForAnother() (wrong []string) {
 	for _, line := range s.metricsWith(fmt.Sprintf("namespace=%q", s.victim.namespace)) {
-		counts := strings.Contains(line, "gha_controller_runners{") || strings.Contains(line, "gha_controller_pending_pods{")
+		counts := strings.Contains(line, "gha_controller_runners{") ||
+			strings.Contains(line, "gha_controller_pending_pods{")
 		if counts && !strings.HasSuffix(line, " 0") {
 			wrong = append(wrong, line)
 		}

@@ -109,7 +109,9 @@ func metadataValues() []attack {
 				for key, value := range controller {
 					set.Labels[key] = value
 				}
-				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) { template.Labels = controller })
+				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
+					template.Labels = controller
+				})
 				set.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{Labels: controller}
 			}),
 			says: works("labelled-as-controller"),
@@ -121,7 +123,9 @@ func metadataValues() []attack {
 				identity := map[string]string{cloudIdentity: "arn:aws:iam::1:role/manager"}
 				set.Spec.ListenerServiceAccountMetadata = &v1alpha1.ResourceMeta{Annotations: identity}
 				set.Spec.ListenerConfigSecretMetadata = &v1alpha1.ResourceMeta{Annotations: identity}
-				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) { template.Annotations = identity })
+				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
+					template.Annotations = identity
+				})
 			}),
 			says: refused("template-identity", cloudIdentity),
 			harm: (*stage).identities,
@@ -130,7 +134,8 @@ func metadataValues() []attack {
 }
 
 func listenerTemplate(change func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {
-	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ListenerContainerName}}}}
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: v1alpha1.ListenerContainerName}}}}
 	change(template)
 	return template
 }
@@ -243,7 +248,8 @@ func (s *stage) foreignParts() []string {
 		}
 		for _, container := range append(slices.Clone(spec.InitContainers), spec.Containers...) {
 			if container.Image == foreignImage || container.Name == thief {
-				wrong = append(wrong, fmt.Sprintf("pod %s has container %s of image %s", pod.Name, container.Name, container.Image))
+				wrong = append(wrong, fmt.Sprintf("pod %s has container %s of image %s", pod.Name, container.Name,
+					container.Image))
 			}
 			for _, variable := range container.Env {
 				if s.canaries["loopback"].URL == variable.Value {
@@ -257,7 +263,8 @@ func (s *stage) foreignParts() []string {
 			}
 		}
 		if spec.HostNetwork || spec.HostPID || spec.ServiceAccountName == rig.ControllerAccount {
-			wrong = append(wrong, fmt.Sprintf("pod %s has the host's network or processes or the manager's account", pod.Name))
+			wrong = append(wrong, fmt.Sprintf("pod %s has the host's network or processes or the manager's account",
+				pod.Name))
 		}
 	}
 	return wrong
@@ -268,7 +275,8 @@ func (s *stage) identities() []string {
 	s.Helper()
 	var wrong []string
 	for _, kind := range []client.ObjectList{&corev1.ServiceAccountList{}, &corev1.SecretList{}, &corev1.PodList{}} {
-		if err := s.rig.Cluster.Client().List(s.Context(), kind, client.InNamespace(s.rig.SystemNamespace)); err != nil {
+		if err := s.rig.Cluster.Client().List(s.Context(), kind,
+			client.InNamespace(s.rig.SystemNamespace)); err != nil {
 			s.Fatal(err)
 		}
 		err := eachItem(kind, func(item client.Object) {

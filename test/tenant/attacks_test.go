@@ -65,7 +65,8 @@ func told(name, condition string, reasons []string, texts ...string) func(*stage
 		}
 		for _, text := range texts {
 			if !strings.Contains(found.Message, text) {
-				return fmt.Errorf("condition %s of scale set %s doesn't name %q: %s", condition, name, text, found.Message)
+				return fmt.Errorf("condition %s of scale set %s doesn't name %q: %s", condition, name, text,
+					found.Message)
 			}
 		}
 		return nil

@@ -37,7 +37,7 @@ const (
 	demandInterval = 3 * time.Second
 )
 
-// take has a set of team a take jobs, one after the other, and returns how long each was on its way.
+// take has a set of team a take jobs, one after the other, and returns the time that each was on its way.
 func (s *stage) take(set string, count int) (durations []time.Duration) {
 	s.Helper()
 	for range count {
@@ -66,7 +66,8 @@ func slowed(during, control []time.Duration) (found []string) {
 	most := max(slower*slices.Max(control), outlying)
 	for _, took := range during {
 		if took > most {
-			found = append(found, fmt.Sprintf("a job took %s, usually %s and at most %s", took, usual, slices.Max(control)))
+			found = append(found, fmt.Sprintf("a job took %s, usually %s and at most %s", took, usual,
+				slices.Max(control)))
 		}
 	}
 	return found
@@ -118,7 +119,8 @@ func (w *weight) report(t *testing.T) {
 	defer w.mutex.Unlock()
 	t.Logf("the manager took at most %d MiB", w.most>>20)
 	if w.most >= memoryLimit || w.ended > 0 {
-		t.Errorf("the manager took %d MiB, %d allowed; %d times the test ended it", w.most>>20, memoryLimit>>20, w.ended)
+		t.Errorf("the manager took %d MiB, %d allowed; %d times the test ended it", w.most>>20, memoryLimit>>20,
+			w.ended)
 	}
 }
 
@@ -163,7 +165,8 @@ func (s *stage) chatter(from, until time.Time, objects int) (found []string) {
 			most = int(until.Sub(from)/demandInterval) + 1
 		}
 		if counts[what] > most {
-			found = append(found, fmt.Sprintf("%s: %d times in %s", what, counts[what], until.Sub(from).Round(time.Second)))
+			found = append(found, fmt.Sprintf("%s: %d times in %s", what, counts[what], until.Sub(from).
+				Round(time.Second)))
 		}
 	}
 	return found

@@ -24,7 +24,8 @@ var (
 		"give each table of attacks a rig of its own on every path, instead of one rig to all")
 	only      = flag.String("tenant.only", "", "a regular expression: make only the attacks whose names match")
 	linkLocal = flag.Bool("tenant.link-local", false,
-		"also attack link-local and clouds' metadata addresses; the process has to be in a network namespace of its own")
+		"also attack link-local and clouds' metadata addresses; the process has to be in a network namespace "+
+			"of its own")
 )
 
 func TestMain(m *testing.M) {

@@ -59,7 +59,7 @@ func (r *record) connected(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// count returns how many requests there were.
+// count returns the number of requests.
 func (r *record) count() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

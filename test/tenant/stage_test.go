@@ -214,9 +214,11 @@ func (s *stage) installVictims() {
 		rig.Values{"proxy": rig.Values{"http": rig.Values{"url": s.proxy.URL, "credentialSecretRef": "proxy"}}})
 	vault := s.vault()
 	s.rig.InstallSet(vaultedSet, rig.Values{"githubConfigSecret": victimsSecret, "keyVault": rig.Values{
-		"type": string(v1alpha1.VaultTypeAzureKeyVault), "proxy": rig.Values{"https": rig.Values{"url": s.vaultProxy.URL}},
+		"type":  string(v1alpha1.VaultTypeAzureKeyVault),
+		"proxy": rig.Values{"https": rig.Values{"url": s.vaultProxy.URL}},
 		"azureKeyVault": rig.Values{
-			"url": vault.AzureKeyVault.URL, "tenantId": vault.AzureKeyVault.TenantID, "clientId": vault.AzureKeyVault.ClientID,
+			"url": vault.AzureKeyVault.URL, "tenantId": vault.AzureKeyVault.TenantID,
+			"clientId":        vault.AzureKeyVault.ClientID,
 			"certificatePath": vault.AzureKeyVault.CertificatePath,
 		},
 	}})
@@ -278,7 +280,8 @@ func (s *stage) uninstallOwn() {
 		objects, err := everything(context.Background(), s.rig.Cluster.Config(), s.rig.SystemNamespace,
 			func(string) bool { return true })
 		for name, content := range objects {
-			labels, _, _ := unstructured.NestedStringMap(content, "metadata", "labels") // without labels it is another's
+			// without labels it is another's
+			labels, _, _ := unstructured.NestedStringMap(content, "metadata", "labels")
 			if s.ofAttacker(labels) {
 				left = append(left, name)
 			}

@@ -93,7 +93,8 @@ func assault(t *testing.T, way path, chosen []attack) {
 			}
 		}
 	}
-	began := time.Now() // after what they do: on a busy machine 300 patches take longer than their consequences may last
+	// after what they do: on a busy machine 300 patches take longer than their consequences may last
+	began := time.Now()
 	during := s.spend(began, func() {
 		if way == across {
 			s.killManager()
@@ -136,7 +137,7 @@ func report(t *testing.T, what string, found []string) {
 	}
 }
 
-// objects returns what the attacks write, by attack.
+// objects returns the objects that the attacks write, by attack.
 func (s *stage) objects(chosen []attack) map[string][]client.Object {
 	made := map[string][]client.Object{}
 	for _, a := range chosen {
@@ -145,7 +146,7 @@ func (s *stage) objects(chosen []attack) map[string][]client.Object {
 	return made
 }
 
-// write writes the attacks' objects as team b and returns how many there are.
+// write writes the attacks' objects as team b and returns their number.
 func (s *stage) write(chosen []attack, objects map[string][]client.Object) (written int) {
 	s.Helper()
 	for _, a := range chosen {

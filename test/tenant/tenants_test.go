@@ -136,7 +136,8 @@ func everything(
 			if err != nil {
 				return nil, err
 			}
-			objects, err := reader.Resource(group.WithResource(kind.Name)).Namespace(namespace).List(ctx, metav1.ListOptions{})
+			objects, err := reader.Resource(group.WithResource(kind.Name)).Namespace(namespace).
+				List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return nil, fmt.Errorf("list %s of %s: %w", kind.Name, namespace, err)
 			}

@@ -40,7 +40,8 @@ func newSet(namespace string) *v1alpha1.AutoscalingRunnerSet {
 
 // scheduled gives a set a schedule that is right but for the change.
 func scheduled(spoil func(*v1alpha1.Schedule)) func(*v1alpha1.AutoscalingRunnerSetSpec) {
-	office := v1alpha1.Schedule{Name: "office", Schedule: "0 7 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}, MinRunners: new(1)}
+	office := v1alpha1.Schedule{Name: "office", Schedule: "0 7 * * 1-5", Duration: metav1.Duration{Duration: time.Hour},
+		MinRunners: new(1)}
 	spoil(&office)
 	return func(spec *v1alpha1.AutoscalingRunnerSetSpec) { spec.Schedules = []v1alpha1.Schedule{office} }
 }
@@ -53,13 +54,19 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 		field string
 		cause string
 	}{
-		"more at least than at most": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners, s.MaxRunners = new(3), new(2) },
+		"more at least than at most": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.MinRunners, s.MaxRunners = new(3), new(2)
+		},
 			"spec.minRunners", "must not be greater than maxRunners"},
 		"negative minimum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MinRunners = new(-1) }, "spec.minRunners", "greater than or equal to 0"},
 		"negative maximum": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.MaxRunners = new(-1) }, "spec.maxRunners", "greater than or equal to 0"},
-		"address without a scheme": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "github.com/my-org" },
+		"address without a scheme": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.GitHubConfigUrl = "github.com/my-org"
+		},
 			"spec.githubConfigUrl", "must be the address of a repository"},
-		"address of a file": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.GitHubConfigUrl = "https://github.com/a/b/blob" },
+		"address of a file": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.GitHubConfigUrl = "https://github.com/a/b/blob"
+		},
 			"spec.githubConfigUrl", "must be the address of a repository"},
 		"empty label": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RunnerScaleSetLabels = []string{""} }, "spec.runnerScaleSetLabels[0]", "at least 1"},
 		"too long label": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
@@ -74,7 +81,9 @@ func TestBadSetsAreRefusedWithFieldAndCause(t *testing.T) {
 		"protection of a job for years": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "9000h" },
 			"spec.jobProtection", "must be true, false, or a duration"},
 		"schedule without numbers": {scheduled(func(s *v1alpha1.Schedule) { s.MinRunners = nil }), "spec.schedules[0].minRunners", "schedule office sets neither"},
-		"schedule with a time zone in its expression": {scheduled(func(s *v1alpha1.Schedule) { s.Schedule = "TZ=UTC 0 7 * * *" }),
+		"schedule with a time zone in its expression": {scheduled(func(s *v1alpha1.Schedule) {
+			s.Schedule = "TZ=UTC 0 7 * * *"
+		}),
 			"spec.schedules[0].schedule", "schedule office must have the five fields of cron"},
 		"schedule at an interval":       {scheduled(func(s *v1alpha1.Schedule) { s.Schedule = "@every 1h" }), "spec.schedules[0].schedule", "the five fields of cron"},
 		"schedule of no duration":       {scheduled(func(s *v1alpha1.Schedule) { s.Duration.Duration = 0 }), "spec.schedules[0].duration", "schedule office must have a duration"},
@@ -121,7 +130,8 @@ func TestGoodSetsAreTaken(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	for protection, runners := range map[string]v1alpha1.RunnerProtection{"true": "All", "false": "None", "6h": "Busy", "1h30m": "", "": ""} {
+	for protection, runners := range map[string]v1alpha1.RunnerProtection{"true": "All", "false": "None", "6h": "Busy",
+		"1h30m": "", "": ""} {
 		set := newSet(namespace)
 		set.Spec.JobProtection, set.Spec.ProtectRunners = protection, runners
 		if err := cluster.Client().Create(t.Context(), set); err != nil {
@@ -130,8 +140,8 @@ func TestGoodSetsAreTaken(t *testing.T) {
 	}
 }
 
-// kstatus takes an object whose status is of an older generation for one in progress: a set, or a listener, that no manager
-// has looked at is not ready.
+// kstatus takes an object whose status is of an older generation for one in progress: a set, or a listener, that no
+// manager has looked at is not ready.
 func TestUnseenObjectsAreOfNoGeneration(t *testing.T) {
 	cluster := testkube.Shared(t)
 	namespace := cluster.NewNamespace(t)
@@ -142,14 +152,16 @@ func TestUnseenObjectsAreOfNoGeneration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for kind, seen := range map[string]int64{"AutoscalingRunnerSet": set.Status.ObservedGeneration, "AutoscalingListener": listener.Status.ObservedGeneration} {
+	for kind, seen := range map[string]int64{"AutoscalingRunnerSet": set.Status.ObservedGeneration,
+		"AutoscalingListener": listener.Status.ObservedGeneration} {
 		if seen != -1 {
 			t.Errorf("a new %s has observedGeneration %d", kind, seen)
 		}
 	}
 }
 
-// What ARC, or an earlier build, has stored may break a rule of ours: it can still be labelled, patched, reported on and finalised.
+// What ARC, or an earlier build, has stored may break a rule of ours: it can still be labelled, patched, reported on
+// and finalised.
 func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{
 		AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme, apiextensionsv1.AddToScheme},
@@ -181,7 +193,8 @@ func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 	})
 	for name, set := range sets {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Eventually(func() error { return c.Create(t.Context(), spoilt(set)) }, "30s").ShouldNot(Succeed())
+			NewWithT(t).Eventually(func() error { return c.Create(t.Context(), spoilt(set)) }, "30s").
+				ShouldNot(Succeed())
 			stayUsable(t, c, set)
 		})
 	}
@@ -200,7 +213,8 @@ func stayUsable(t *testing.T, c client.Client, set *v1alpha1.AutoscalingRunnerSe
 		}
 	}
 	if len(set.Spec.RunnerScaleSetLabels) > 0 {
-		more := `{"spec":{"runnerScaleSetLabels":["` + strings.Join(append(set.Spec.RunnerScaleSetLabels, "one-more"), `","`) + `"]}}`
+		more := `{"spec":{"runnerScaleSetLabels":["` + strings.Join(append(set.Spec.RunnerScaleSetLabels, "one-more"),
+			`","`) + `"]}}`
 		if err := c.Patch(t.Context(), set.DeepCopy(), patch(more)); err == nil {
 			t.Error("a list of labels that was too long may grow")
 		}

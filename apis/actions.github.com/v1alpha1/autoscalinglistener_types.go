@@ -5,7 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AutoscalingListenerSpec is what the listener of one scale set needs. The manager writes it from the AutoscalingRunnerSet.
+// AutoscalingListenerSpec has what the listener of one scale set needs. The manager writes it from the
+// AutoscalingRunnerSet.
 type AutoscalingListenerSpec struct {
 	// Address of the repository, organization or enterprise that the scale set serves.
 	// +optional
@@ -37,7 +38,8 @@ type AutoscalingListenerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Static;Placement
 	CapacityMode CapacityMode `json:"capacityMode,omitempty"`
-	// How long a job must have waited to be listed in status.listener.waiting of the runner set. Absent: none is. Not in ARC.
+	// How long a job must have waited to be listed in status.listener.waiting of the runner set. Absent: none is. Not
+	// in ARC.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
@@ -111,8 +113,8 @@ type AutoscalingListener struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec AutoscalingListenerSpec `json:"spec,omitempty"`
-	// Observed state. Until the manager has reconciled the object, observedGeneration is -1: kstatus, and so helm --wait,
-	// would treat a status without generation and conditions as ready.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1: kstatus, and so helm
+	// --wait, would treat a status without generation and conditions as ready.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AutoscalingListenerStatus `json:"status,omitempty"`

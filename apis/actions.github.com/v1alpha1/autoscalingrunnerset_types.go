@@ -10,7 +10,7 @@ import (
 // also the value sent to the Actions service.
 const MaxRunnersUnlimited = 1<<31 - 1
 
-// AutoscalingRunnerSetSpec is what a user asks for.
+// AutoscalingRunnerSetSpec has what a user asks for.
 // +kubebuilder:validation:XValidation:rule="!has(self.minRunners) || !has(self.maxRunners) || self.minRunners <= self.maxRunners || (oldSelf.hasValue() && has(oldSelf.value().minRunners) && has(oldSelf.value().maxRunners) && oldSelf.value().minRunners == self.minRunners && oldSelf.value().maxRunners == self.maxRunners)",optionalOldSelf=true,fieldPath=".minRunners",message="must not be greater than maxRunners"
 type AutoscalingRunnerSetSpec struct {
 	// Address of the repository, organization or enterprise that the runners serve, such as https://github.com/my-org.
@@ -24,8 +24,9 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	GitHubConfigSecret string `json:"githubConfigSecret,omitempty"`
 
-	// Any word; another one says that the content of githubConfigSecret has changed. Then it is read at once, and the condition Ready
-	// is not True until GitHub has accepted it. The chart derives it from credentials in its values. Not in ARC.
+	// Any word; another one says that the content of githubConfigSecret has changed. Then it is read immediately, and
+	// the condition Ready is not True until GitHub has accepted it. The chart derives it from credentials in its
+	// values. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	GitHubConfigSecretRevision string `json:"githubConfigSecretRevision,omitempty"`
@@ -117,8 +118,8 @@ type AutoscalingRunnerSetSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
 
-	// Which runners the PodDisruptionBudget of the scale set's chart protects from eviction: None, Busy (those with a job) or All.
-	// The chart creates the budget; this field says what it should cover. Default Busy. Not in ARC.
+	// Which runners the PodDisruptionBudget of the scale set's chart protects from eviction: None, Busy (those with a
+	// job) or All. The chart creates the budget; this field says what it should cover. Default Busy. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Enum=None;Busy;All
 	ProtectRunners RunnerProtection `json:"protectRunners,omitempty"`
@@ -127,8 +128,8 @@ type AutoscalingRunnerSetSpec struct {
 	// +optional
 	Feedback *Feedback `json:"feedback,omitempty"`
 
-	// Value of the annotation karpenter.sh/do-not-disrupt of a runner pod while its job runs: true, false, or for how long after
-	// the job's start, such as 6h. Default true. Not in ARC.
+	// Value of the annotation karpenter.sh/do-not-disrupt of a runner pod while its job runs: true, false, or for how
+	// long after the job's start, such as 6h. Default true. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(true|false|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`
@@ -153,7 +154,8 @@ const (
 
 // RunnerTimeouts limit how long a runner waits. Not in ARC.
 type RunnerTimeouts struct {
-	// How long a runner pod may take to start on its node before it is recreated. A pod without a node is kept; after 30s the status says why it waits. Default 10m.
+	// How long a runner pod may take to start on its node before it is recreated. A pod without a node is kept; after
+	// 30s the status says why it waits. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -180,7 +182,8 @@ const (
 	AutoscalingRunnerSetPhaseOutdated AutoscalingRunnerSetPhase = "Outdated"
 )
 
-// AutoscalingRunnerSetStatus is the observed state of a set. Counts have a default so that columns show 0 instead of nothing.
+// AutoscalingRunnerSetStatus is the observed state of a set. Counts have a default so that columns show 0 instead of
+// nothing.
 type AutoscalingRunnerSetStatus struct {
 	// Runners that are pending, running or failed.
 	// +optional
@@ -228,7 +231,8 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	AdvertisedCapacity *int `json:"advertisedCapacity,omitempty"`
-	// With capacity.mode Placement, what a new EphemeralRunnerSet takes over of what is known of the cluster. Not in ARC.
+	// With capacity.mode Placement, what a new EphemeralRunnerSet takes over of what is known of the cluster. Not in
+	// ARC.
 	// +optional
 	Placement *PlacementStatus `json:"placement,omitempty"`
 
@@ -242,8 +246,8 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	Registration *ScaleSetRegistration `json:"registration,omitempty"`
 
-	// The scale sets that GitHub has, or may have, for this object: each is recorded before GitHub is asked to create it, and until it is
-	// deleted there. Not in ARC.
+	// The scale sets that GitHub has, or may have, for this object: each is recorded before GitHub is asked to create
+	// it, and until it is deleted there. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
@@ -276,17 +280,18 @@ type ScaleSetRegistration struct {
 	ID int `json:"id,omitempty"`
 }
 
-// MaxRegistrationRecords limits how many scale sets are recorded at a time. A record has an address of at most 2 KiB, which the API
-// server checks in the spec, names, and a reference of at most 8 KiB: together that is far less than the 1.5 MiB that an object may have.
+// MaxRegistrationRecords limits how many scale sets are recorded at a time. A record has an address of at most 2 KiB,
+// which the API server checks in the spec, names, and a reference of at most 8 KiB: together that is far less than the
+// 1.5 MiB that an object may have.
 const MaxRegistrationRecords = 16
 
-// RegistrationState is how far a scale set is.
+// RegistrationState says how far a scale set is.
 type RegistrationState string
 
 // States of a scale set.
 const (
-	// RegistrationWanted means that GitHub was asked whether it has the scale set, and was not asked to create it, or that a set that is being
-	// deleted looks for it no longer.
+	// RegistrationWanted means that GitHub was asked whether it has the scale set, and was not asked to create it, or
+	// that a set that is being deleted looks for it no longer.
 	RegistrationWanted RegistrationState = "Wanted"
 	// RegistrationAsked means that GitHub may have been asked to create the scale set, and has not answered yet.
 	RegistrationAsked RegistrationState = "Asked"
@@ -296,7 +301,7 @@ const (
 	RegistrationLeaving RegistrationState = "Leaving"
 )
 
-// RegistrationRecord is what is known of one scale set.
+// RegistrationRecord has what is known of one scale set.
 type RegistrationRecord struct {
 	// UID of the AutoscalingRunnerSet. A record with another one was copied or restored, and proves nothing.
 	UID                  types.UID `json:"uid"`
@@ -304,8 +309,8 @@ type RegistrationRecord struct {
 	// Wanted, Asked, Current or Leaving.
 	// +kubebuilder:validation:Enum=Wanted;Asked;Current;Leaving
 	State RegistrationState `json:"state"`
-	// How GitHub was reached at the address, as JSON: what the spec said of Secret, proxy, certificate authorities and vault. It has names,
-	// no credentials.
+	// How GitHub was reached at the address, as JSON: what the spec said of Secret, proxy, certificate authorities and
+	// vault. It has names, no credentials.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Reference string `json:"reference,omitempty"`
@@ -343,8 +348,8 @@ type AutoscalingRunnerSet struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec AutoscalingRunnerSetSpec `json:"spec,omitempty"`
-	// Observed state. Until the manager has reconciled the object, observedGeneration is -1: kstatus, and so helm --wait,
-	// would treat a status without generation and conditions as ready.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1: kstatus, and so helm
+	// --wait, would treat a status without generation and conditions as ready.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status AutoscalingRunnerSetStatus `json:"status,omitempty"`

@@ -2,10 +2,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PlannedCapacity is what a user plans beyond one runner for each job. Not in ARC.
+// PlannedCapacity has what a user plans beyond one runner for each job. Not in ARC.
 type PlannedCapacity struct {
-	// Windows of time in which other numbers of runners are in force than minRunners and maxRunners. Of several open windows the highest
-	// minRunners and the lowest maxRunners count; a number that no open window has is the spec's.
+	// Windows of time in which other numbers of runners are in force than minRunners and maxRunners. Of several open
+	// windows the highest minRunners and the lowest maxRunners count; a number that no open window has is the spec's.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
@@ -24,7 +24,8 @@ type PlannedCapacity struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h')",message="must be at most 8760h, a year"
 	ScaleDownDelay *metav1.Duration `json:"scaleDownDelay,omitempty"`
 
-	// How long a runner may be idle before it is replaced, one at a time and with GitHub's consent. Default 0s, which is for ever.
+	// How long a runner may be idle before it is replaced, one at a time and with GitHub's consent. Default 0s, which
+	// is for ever.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -39,7 +40,7 @@ type PlannedCapacity struct {
 	MaxStartsPerMinute int `json:"maxStartsPerMinute,omitempty"`
 }
 
-// Headroom is how many runners are kept idle in proportion to running jobs.
+// Headroom says how many runners are kept idle in proportion to running jobs.
 type Headroom struct {
 	// Percent of the running jobs, rounded up: none while nothing runs.
 	// +kubebuilder:validation:Minimum=0
@@ -61,7 +62,8 @@ type Schedule struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// When its window opens: minute, hour, day of the month, month and day of the week, as cron has them, such as 0 7 * * 1-5.
+	// When its window opens: minute, hour, day of the month, month and day of the week, as cron has them, such as 0 7 *
+	// * 1-5.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=1024
 	Schedule string `json:"schedule"`
@@ -92,7 +94,8 @@ type EffectiveCapacity struct {
 	// +optional
 	// +kubebuilder:default=0
 	EffectiveMinRunners int `json:"effectiveMinRunners,omitempty"`
-	// Maximum number of runners: maxRunners of the spec or of open schedules, cut to the manager's limit for each set. Absent means no limit.
+	// Maximum number of runners: maxRunners of the spec or of open schedules, cut to the manager's limit for each set.
+	// Absent means no limit.
 	// +optional
 	EffectiveMaxRunners *int `json:"effectiveMaxRunners,omitempty"`
 	// When a schedule may change these numbers next. Absent means never.

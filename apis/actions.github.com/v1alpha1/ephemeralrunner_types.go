@@ -31,8 +31,8 @@ type EphemeralRunnerSpec struct {
 
 	RunnerTimeouts `json:",inline"`
 
-	// The runner's claims, by name of the template in volumeClaimTemplates of its set. The runner has them alone until its pod has
-	// ended. An empty name stands for an emptyDir. Not in ARC.
+	// The runner's claims, by name of the template in volumeClaimTemplates of its set. The runner has them alone until
+	// its pod has ended. An empty name stands for an emptyDir. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	VolumeClaims map[string]string `json:"volumeClaims,omitempty"`
@@ -70,7 +70,8 @@ type LostCause string
 
 // Causes of lost jobs.
 const (
-	// LostCauseEvicted: the pod was evicted, by the eviction API, as a node drain and autoscalers do, by a taint, or by its kubelet.
+	// LostCauseEvicted: the pod was evicted, by the eviction API, as a node drain and autoscalers do, by a taint, or by
+	// its kubelet.
 	LostCauseEvicted LostCause = "Evicted"
 	// LostCauseNodeLost: the pod's node was shut down, no longer answers or is gone.
 	LostCauseNodeLost LostCause = "NodeLost"
@@ -88,13 +89,14 @@ const (
 
 // LostCauses are all causes of lost jobs.
 var LostCauses = []LostCause{
-	LostCauseEvicted, LostCauseNodeLost, LostCausePreempted, LostCauseOOMKilled, LostCausePodDeleted, LostCauseContainerFailed,
+	LostCauseEvicted, LostCauseNodeLost, LostCausePreempted, LostCauseOOMKilled, LostCausePodDeleted,
+	LostCauseContainerFailed,
 	LostCauseUnknown,
 }
 
-// RunnerPhases are when a job and its runner reached the phases of their wait, in whole seconds, each as far as it is known and by the clock
-// of whoever dated it. A job's wait is spent between them; a runner that was idle reached most of them before its job was queued. Those of
-// the runner are about its latest pod.
+// RunnerPhases are the times at which a job and its runner reached the phases of their wait, in whole seconds, each as
+// far as it is known and by the clock of whoever dated it. A job's wait is spent between them; a runner that was idle
+// reached most of them before its job was queued. Those of the runner are about its latest pod.
 type RunnerPhases struct {
 	// When the job was queued on GitHub.
 	// +optional
@@ -111,7 +113,8 @@ type RunnerPhases struct {
 	// When the pod was placed on a node.
 	// +optional
 	Placed *metav1.Time `json:"placed,omitempty"`
-	// When the image, and the volumes and network of the pod, were there: when the first container with the runner's image started.
+	// When the image, and the volumes and network of the pod, were there: when the first container with the runner's
+	// image started.
 	// +optional
 	ImagePulled *metav1.Time `json:"imagePulled,omitempty"`
 	// When the runner container started.
@@ -122,8 +125,8 @@ type RunnerPhases struct {
 	Started *metav1.Time `json:"started,omitempty"`
 }
 
-// EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, and of phases those of the job
-// (queued, assigned, started); the manager writes all others.
+// EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, and of phases
+// those of the job (queued, assigned, started); the manager writes all others.
 type EphemeralRunnerStatus struct {
 	// The pod's Ready condition.
 	// +optional
@@ -140,8 +143,8 @@ type EphemeralRunnerStatus struct {
 	// Id of the runner on GitHub, 0 before it is known.
 	// +optional
 	RunnerID int `json:"runnerId,omitempty"`
-	// What the runner's job was lost to, if its pod ended before GitHub had a result from the runner: Evicted, NodeLost, Preempted,
-	// OOMKilled, PodDeleted, ContainerFailed or Unknown. It never changes. Not in ARC.
+	// What the runner's job was lost to, if its pod ended before GitHub had a result from the runner: Evicted,
+	// NodeLost, Preempted, OOMKilled, PodDeleted, ContainerFailed or Unknown. It never changes. Not in ARC.
 	// +optional
 	LostCause LostCause `json:"lostCause,omitempty"`
 	// What becomes of the lost job, if the scale set has feedback.rerunLostJobs. Not in ARC.
@@ -151,19 +154,20 @@ type EphemeralRunnerStatus struct {
 	// Name of the runner on GitHub.
 	// +optional
 	RunnerName string `json:"runnerName,omitempty"`
-	// When attempts to run the runner failed, by the UID of the attempt's pod, or by lost-NUMBER if that pod was never observed. The sixth
-	// in a row makes the runner fail.
+	// When attempts to run the runner failed, by the UID of the attempt's pod, or by lost-NUMBER if that pod was never
+	// observed. The sixth in a row makes the runner fail.
 	// +optional
 	Failures map[string]metav1.Time `json:"failures,omitempty"`
-	// When pods of the runner were taken away before it had a job, with or without their nodes: evicted, preempted, deleted, lost. By
-	// their UIDs, at most the latest five. They delay the next pod, and are not held against the runner. Not in ARC.
+	// When pods of the runner were taken away before it had a job, with or without their nodes: evicted, preempted,
+	// deleted, lost. By their UIDs, at most the latest five. They delay the next pod, and are not held against the
+	// runner. Not in ARC.
 	// +optional
 	Disruptions map[string]metav1.Time `json:"disruptions,omitempty"`
 
 	// Number of the job in the Actions service.
 	// +optional
 	JobRequestID int64 `json:"jobRequestId,omitempty"`
-	// Id of the runner's job. Not empty once the runner has, or had, a job.
+	// Id of the runner's job. Not empty as soon as the runner has, or had, a job.
 	// +optional
 	JobID string `json:"jobId,omitempty"`
 	// OWNER/REPO of the job.
@@ -228,7 +232,8 @@ type EphemeralRunner struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EphemeralRunnerSpec `json:"spec,omitempty"`
-	// Observed state. Until the manager has reconciled the object, observedGeneration is -1, which kstatus treats as in progress.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1, which kstatus treats as in
+	// progress.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status EphemeralRunnerStatus `json:"status,omitempty"`

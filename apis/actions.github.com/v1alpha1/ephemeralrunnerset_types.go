@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID and assignedJobs in one patch, the manager
-// all other fields.
+// EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID and assignedJobs in one patch, the
+// manager all other fields.
 type EphemeralRunnerSetSpec struct {
 	// Desired number of runners: one per assigned job and the idle ones on top, at most maxRunners.
 	// +optional
@@ -67,27 +67,29 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	BusyRunners int `json:"busyRunners,omitempty"`
-	// Jobs that were lost since the AutoscalingRunnerSet exists: their pods ended before GitHub had a result. Not in ARC.
+	// Jobs that were lost since the AutoscalingRunnerSet exists: their pods ended before GitHub had a result. Not in
+	// ARC.
 	// +optional
 	LostJobs int `json:"lostJobs,omitempty"`
-	// UIDs of the existing runners whose lost jobs lostJobs includes, so that each is counted a single time. Not in ARC.
+	// UIDs of the existing runners whose lost jobs lostJobs includes, so that each is counted a single time. Not in
+	// ARC.
 	// +optional
 	// +listType=set
 	LostRunners []types.UID `json:"lostRunners,omitempty"`
 	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
-	// Number of runners for which the listener may accept jobs; absent means maxRunners. Set with capacity.mode Placement, and while the
-	// set can't run as many as maxRunners, so that GitHub assigns jobs to sets that can. The listener announces at least one more than
-	// runs. Not in ARC.
+	// Number of runners for which the listener may accept jobs; absent means maxRunners. Set with capacity.mode
+	// Placement, and while the set can't run as many as maxRunners, so that GitHub assigns jobs to sets that can. The
+	// listener announces at least one more than runs. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity *int `json:"capacity,omitempty"`
 	// What capacity.mode Placement has found out about the cluster. Not in ARC.
 	// +optional
 	Placement *PlacementStatus `json:"placement,omitempty"`
-	// Number of assigned jobs that probably don't exist, because they have waited while runners were idle; no runners are created for
-	// them. Not in ARC.
+	// Number of assigned jobs that probably don't exist, because they have waited while runners were idle; no runners
+	// are created for them. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DoubtedJobs int `json:"doubtedJobs,omitempty"`
@@ -112,7 +114,7 @@ type EphemeralRunnerSetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ListenerState is what a listener is doing.
+// ListenerState says what a listener is doing.
 type ListenerState string
 
 // States of a listener.
@@ -125,8 +127,8 @@ const (
 	ListenerStateRetrying ListenerState = "Retrying"
 	// ListenerStateConflict: another client holds the set's only session.
 	ListenerStateConflict ListenerState = "SessionConflict"
-	// ListenerStateClosed: maxRunners is 0, so there is no session: one would have to announce that number, and GitHub would never
-	// offer again what is queued meanwhile.
+	// ListenerStateClosed: maxRunners is 0, so there is no session: one would have to announce that number, and GitHub
+	// would never offer again what is queued meanwhile.
 	ListenerStateClosed ListenerState = "Closed"
 	// ListenerStateStopped: the listener was asked to stop, and has stopped.
 	ListenerStateStopped ListenerState = "Stopped"
@@ -146,18 +148,18 @@ type ListenerStatus struct {
 	// When this state began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Registrations of the scale set on GitHub that are offline and that no runner accounts for, as GitHub's figures have shown for
-	// three minutes: those of runners that were created after the backup from which the cluster was restored. The manager removes
-	// them. 0 or absent if there are none.
+	// Registrations of the scale set on GitHub that are offline and that no runner accounts for, as GitHub's figures
+	// have shown for three minutes: those of runners that were created after the backup from which the cluster was
+	// restored. The manager removes them. 0 or absent if there are none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	StrayRegistrations int `json:"strayRegistrations,omitempty"`
-	// Jobs that ended without success on runners that do not exist here, as GitHub reports. Absent if there was none since the
-	// listener started.
+	// Jobs that ended without success on runners that do not exist here, as GitHub reports. Absent if there was none
+	// since the listener started.
 	// +optional
 	UnknownRunnerJobs *UnknownRunnerJobs `json:"unknownRunnerJobs,omitempty"`
-	// The oldest jobs that have waited for a runner for longer than feedback.checkAfter, if feedback.checks is set. Jobs that were assigned
-	// before the listener started are missing, unless they were listed already.
+	// The oldest jobs that have waited for a runner for longer than feedback.checkAfter, if feedback.checks is set.
+	// Jobs that were assigned before the listener started are missing, unless they were listed already.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
@@ -191,8 +193,8 @@ type WaitingJob struct {
 	AssignedAt metav1.Time `json:"assignedAt"`
 }
 
-// UnknownRunnerJobs are jobs that ended without success on runners that do not exist. They were lost with their runners if these
-// were created after the backup from which the cluster was restored.
+// UnknownRunnerJobs are jobs that ended without success on runners that do not exist. They were lost with their runners
+// if these were created after the backup from which the cluster was restored.
 type UnknownRunnerJobs struct {
 	// Number of such jobs since the listener started.
 	// +kubebuilder:validation:Minimum=1
@@ -226,7 +228,8 @@ type EphemeralRunnerSet struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EphemeralRunnerSetSpec `json:"spec,omitempty"`
-	// Observed state. Until the manager has reconciled the object, observedGeneration is -1, which kstatus treats as in progress.
+	// Observed state. Until the manager has reconciled the object, observedGeneration is -1, which kstatus treats as in
+	// progress.
 	// +optional
 	// +kubebuilder:default:={"observedGeneration":-1}
 	Status EphemeralRunnerSetStatus `json:"status,omitempty"`

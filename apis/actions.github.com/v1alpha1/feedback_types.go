@@ -8,8 +8,9 @@ import (
 
 // Feedback says what the author of a job is told of it, and what happens after it was lost.
 type Feedback struct {
-	// Tell by a neutral check run on the commit why jobs wait longer than checkAfter, and which were lost. The credentials must be those of
-	// a GitHub App with the repository permissions Checks: read and write and Actions: read.
+	// Tell by a neutral check run on the commit why jobs wait longer than checkAfter, and which were lost. The
+	// credentials must be those of a GitHub App with the repository permissions Checks: read and write and Actions:
+	// read.
 	// +optional
 	Checks bool `json:"checks,omitempty"`
 	// How long a job waits before a check run says why. Default 10m.
@@ -19,16 +20,16 @@ type Feedback struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 24h: GitHub cancels a job that has waited longer"
 	CheckAfter *metav1.Duration `json:"checkAfter,omitempty"`
-	// Run lost jobs again on GitHub when their workflow run has ended. Absent: never. The credentials need the repository permission
-	// Actions: read and write.
+	// Run lost jobs again on GitHub when their workflow run has ended. Absent: never. The credentials need the
+	// repository permission Actions: read and write.
 	// +optional
 	RerunLostJobs *RerunLostJobs `json:"rerunLostJobs,omitempty"`
 }
 
-// defaultCheckAfter is how long a job waits before a check run says why, unless the set says otherwise.
+// A job waits for defaultCheckAfter before a check run says why, unless the set says otherwise.
 const defaultCheckAfter = 10 * time.Minute
 
-// WaitingAfter returns how long a job must have waited to be told of, nil if no job is.
+// WaitingAfter returns the wait after which a job is told of, nil if no job is.
 func (f *Feedback) WaitingAfter() *metav1.Duration {
 	switch {
 	case f == nil || !f.Checks:
@@ -98,7 +99,8 @@ const (
 type RerunStatus struct {
 	// Wanted, Asked, Done or GivenUp.
 	State RerunState `json:"state"`
-	// Attempt of the workflow run in which the job was lost, or carried over; of state Done the attempt that has it again.
+	// Attempt of the workflow run in which the job was lost, or carried over; of state Done the attempt that has it
+	// again.
 	// +optional
 	Attempt int `json:"attempt,omitempty"`
 	// When the state was reached.

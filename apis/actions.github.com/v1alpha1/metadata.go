@@ -2,9 +2,9 @@ package v1alpha1
 
 // Labels on the objects of a scale set.
 const (
-	// LabelScaleSetName and LabelScaleSetNamespace name the AutoscalingRunnerSet that an object belongs to. The manager's
-	// cache selects by LabelScaleSetName and doesn't see objects without it, so it is set last on everything that the
-	// manager creates, and no template excludes or overrides it.
+	// LabelScaleSetName and LabelScaleSetNamespace name the AutoscalingRunnerSet that an object belongs to. The
+	// manager's cache selects by LabelScaleSetName and doesn't see objects without it, so it is set last on everything
+	// that the manager creates, and no template excludes or overrides it.
 	LabelScaleSetName      = "actions.github.com/scale-set-name"
 	LabelScaleSetNamespace = "actions.github.com/scale-set-namespace"
 
@@ -45,17 +45,18 @@ const (
 const (
 	// LabelVolumeClaimTemplate is the name of the template that the claim was made from.
 	LabelVolumeClaimTemplate = "actions.github.com/volume-claim-template"
-	// LabelVolumeClaimScope is a hash of the GitHub address and the runner group whose jobs have written to the claim. No set that
-	// serves another address or group uses it.
+	// LabelVolumeClaimScope is a hash of the GitHub address and the runner group whose jobs have written to the claim.
+	// No set that serves another address or group uses it.
 	LabelVolumeClaimScope = "actions.github.com/volume-claim-scope"
 )
 
 // Annotations of claims, and of the runners that clone them.
 const (
-	// AnnotationVolumeClaimUsedAt, on a claim, is when a runner last had it: not exact, so that it is seldom written.
+	// AnnotationVolumeClaimUsedAt, on a claim, has the time when a runner last had it: not exact, so that it is seldom
+	// written.
 	AnnotationVolumeClaimUsedAt = "actions.github.com/volume-claim-used-at"
-	// AnnotationVolumeClaimFailures, on a claim, lists the last runners in a row whose pods could not use it, as RUNNER@TIME,
-	// separated by spaces.
+	// AnnotationVolumeClaimFailures, on a claim, lists the last runners in a row whose pods could not use it, as
+	// RUNNER@TIME, separated by spaces.
 	AnnotationVolumeClaimFailures = "actions.github.com/volume-claim-failures"
 	// AnnotationVolumeClaimSeed, on a runner, is the suffix of the claims that its own new claims are copies of.
 	AnnotationVolumeClaimSeed = "actions.github.com/volume-claim-seed"
@@ -70,33 +71,35 @@ const (
 	AnnotationRunnerScaleSetName = "actions.github.com/runner-scale-set-name"
 	// AnnotationPatchID is the patchID of the EphemeralRunnerSet at the moment a runner was created.
 	AnnotationPatchID = "actions.github.com/patch-id"
-	// AnnotationRunnerSpecHash, on an EphemeralRunner, is the hash of the ephemeralRunnerSpec it was created from; a runner
-	// whose hash differs from its set's belongs to an old template.
+	// AnnotationRunnerSpecHash, on an EphemeralRunner, is the hash of the ephemeralRunnerSpec it was created from; a
+	// runner whose hash differs from its set's belongs to an old template.
 	AnnotationRunnerSpecHash = "actions.github.com/runner-spec-hash"
-	// AnnotationRunnerID, on a runner pod, is the id of the runner on GitHub. With it a runner can be deregistered even if
-	// its status was never written.
+	// AnnotationRunnerID, on a runner pod, is the id of the runner on GitHub. With it a runner can be deregistered even
+	// if its status was never written.
 	AnnotationRunnerID = "actions.github.com/runner-id"
-	// AnnotationPhases, on a runner pod, are the runner's status.phases in a form that a shell can compute with: NAME=SECONDS since 1970,
-	// with spaces between them. At first it has those of the runner so far, and from the start of the job on all that are known.
+	// AnnotationPhases, on a runner pod, are the runner's status.phases in a form that a shell can compute with:
+	// NAME=SECONDS since 1970, with spaces between them. At first it has those of the runner so far, and from the start
+	// of the job on all that are known.
 	AnnotationPhases = "actions.github.com/phases"
-	// AnnotationDrained, on an AutoscalingRunnerSet, has the set take no more jobs while its value is DrainedValue. Those that GitHub has
-	// assigned to it run, and no runner is kept idle. The spec stays as it is, so that tools which apply it undo nothing.
+	// AnnotationDrained, on an AutoscalingRunnerSet, has the set take no more jobs while its value is DrainedValue.
+	// Those that GitHub has assigned to it run, and no runner is kept idle. The spec stays as it is, so that tools
+	// which apply it undo nothing.
 	AnnotationDrained = "actions.github.com/drained"
 	DrainedValue      = "true"
-	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session that its listener holds. A new
-	// listener process deletes that session before it creates its own.
+	// AnnotationListenerSession, on an EphemeralRunnerSet, is the id of the message session that its listener holds. A
+	// new listener process deletes that session before it creates its own.
 	AnnotationListenerSession = "actions.github.com/listener-session-id"
 	// AnnotationIntegrityHash is the hash of everything that decides whether a dependent object must be replaced.
 	AnnotationIntegrityHash = "actions.github.com/integrity-hash"
 	// AnnotationValuesHash, on an AutoscalingRunnerSet, changes with each upgrade that changes the chart's values.
 	AnnotationValuesHash = "actions.github.com/values-hash"
-	// AnnotationCleanupPrefix is the prefix of the annotations in which the chart names the objects that ARC protects with
-	// its own finalizer.
+	// AnnotationCleanupPrefix is the prefix of the annotations in which the chart names the objects that ARC protects
+	// with its own finalizer.
 	AnnotationCleanupPrefix = "actions.github.com/cleanup-"
 )
 
-// Annotations that a runner pod gets when its job starts, taken from the runner's status. They say whose work a pod does, for
-// tools that only see pods: logs, cost reports, audits.
+// Annotations that a runner pod gets when its job starts, taken from the runner's status. They say whose work a pod
+// does, for tools that only see pods: logs, cost reports, audits.
 const (
 	AnnotationJobRepository = "actions.github.com/job-repository" // OWNER/REPO
 	AnnotationJobWorkflow   = "actions.github.com/job-workflow"   // OWNER/REPO/PATH of the workflow's file
@@ -108,7 +111,8 @@ const (
 	AnnotationJobResult = "actions.github.com/job-result"
 )
 
-// Labels that a runner pod gets at the same time if the value is a valid label value, so that pods can be selected by them.
+// Labels that a runner pod gets at the same time if the value is a valid label value, so that pods can be selected by
+// them.
 const (
 	// LabelJobRepository is OWNER_REPO: a label value can't have a slash, and an owner can't have an underscore.
 	LabelJobRepository = AnnotationJobRepository
@@ -116,15 +120,15 @@ const (
 	LabelJobID         = AnnotationJobID
 )
 
-// LabelRunnerBusy marks, with the value RunnerBusy, the pods that run a job: a runner's own while it has one, and those that
-// container hooks start for a job. The PodDisruptionBudget of the scale set's chart selects by it.
+// LabelRunnerBusy marks, with the value RunnerBusy, the pods that run a job: a runner's own while it has one, and those
+// that container hooks start for a job. The PodDisruptionBudget of the scale set's chart selects by it.
 const (
 	LabelRunnerBusy = "actions.github.com/runner-busy"
 	RunnerBusy      = "true"
 )
 
-// Annotations of node autoscalers that protect a pod from eviction when nodes are consolidated. A runner pod has them while
-// its job is running, whatever its template says.
+// Annotations of node autoscalers that protect a pod from eviction when nodes are consolidated. A runner pod has them
+// while its job is running, whatever its template says.
 const (
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -135,16 +139,18 @@ const (
 	FinalizerAutoscalingRunnerSet = "autoscalingrunnerset.actions.github.com/finalizer"
 	FinalizerAutoscalingListener  = "autoscalinglistener.actions.github.com/finalizer"
 	FinalizerEphemeralRunner      = "ephemeralrunner.actions.github.com/finalizer"
-	// FinalizerEphemeralRunnerSet is the runner's: ARC has given both kinds the same one in all its releases, 0.4 to 0.14. So neither
-	// a set that is taken over from ARC nor one that goes back to it is kept by a finalizer that nobody serves.
+	// FinalizerEphemeralRunnerSet is the runner's: ARC has given both kinds the same one in all its releases, 0.4 to
+	// 0.14. So neither a set that is taken over from ARC nor one that goes back to it is kept by a finalizer that
+	// nobody serves.
 	FinalizerEphemeralRunnerSet = FinalizerEphemeralRunner
-	// FinalizerFormerRunnerSet is what earlier builds of this manager gave an EphemeralRunnerSet. It is replaced, and removed with the
-	// other, wherever it is found.
+	// FinalizerFormerRunnerSet was given to an EphemeralRunnerSet by earlier builds of this manager. It is replaced,
+	// and removed with the other, wherever it is found.
 	FinalizerFormerRunnerSet = "ephemeralrunnerset.actions.github.com/finalizer"
 	// FinalizerRunnerRegistration is ARC's second finalizer on runners. Our runners have only the first; the second is
 	// removed wherever it is found.
 	FinalizerRunnerRegistration = "ephemeralrunner.actions.github.com/runner-registration-finalizer"
-	// FinalizerCleanupProtection is ARC's finalizer on objects of its charts. We never set it, and remove it wherever it is found.
+	// FinalizerCleanupProtection is ARC's finalizer on objects of its charts. We never set it, and remove it wherever
+	// it is found.
 	FinalizerCleanupProtection = "actions.github.com/cleanup-protection"
 )
 

@@ -2,15 +2,16 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CapacitySpec says how the number of jobs is found for which a set announces room to GitHub. An assigned job can't be given back: it waits
-// for a runner of its set.
+// CapacitySpec says how the number of jobs is found for which a set announces room to GitHub. An assigned job can't be
+// given back: it waits for a runner of its set.
 type CapacitySpec struct {
-	// Static: maxRunners is announced. Placement: as many jobs as the cluster has been seen to find nodes for, and a few more to find out
-	// whether there is more room; for several clusters that share jobs by a label. Default Static.
+	// Static: maxRunners is announced. Placement: as many jobs as the cluster has been seen to find nodes for, and a
+	// few more to find out whether there is more room; for several clusters that share jobs by a label. Default Static.
 	// +optional
 	// +kubebuilder:validation:Enum=Static;Placement
 	Mode CapacityMode `json:"mode,omitempty"`
-	// With mode Placement, how long a pod may be without a node before it counts as one that can't be placed. Default 10m.
+	// With mode Placement, how long a pod may be without a node before it counts as one that can't be placed. Default
+	// 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -28,7 +29,7 @@ const (
 	CapacityPlacement CapacityMode = "Placement"
 )
 
-// PlacementStatus is what a set with capacity.mode Placement has found out about its cluster. It outlives the manager.
+// PlacementStatus has what a set with capacity.mode Placement has found out about its cluster. It outlives the manager.
 type PlacementStatus struct {
 	// How many runner pods the cluster has held on nodes at the same time and is believed to hold.
 	// +kubebuilder:validation:Minimum=0
@@ -46,8 +47,8 @@ func (s *AutoscalingRunnerSetSpec) PlacesJobs() bool {
 	return s.Capacity != nil && s.Capacity.Mode == CapacityPlacement
 }
 
-// AdvertisedCapacity returns for how many jobs GitHub is told that there is room, nil if nothing limits that: for none if the
-// AutoscalingRunnerSet is drained. The listener announces at least one more than run.
+// AdvertisedCapacity returns the number of jobs for which GitHub is told that there is room, nil if nothing limits it:
+// 0 if the AutoscalingRunnerSet is drained. The listener announces at least one more than run.
 func (s *EphemeralRunnerSet) AdvertisedCapacity(drained bool) *int {
 	if drained {
 		return new(0)

@@ -46,7 +46,8 @@ func TestWhatGoCantReadIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":%s}`, test.spec))
-			if err := cluster.Client().Patch(t.Context(), set.DeepCopy(), patch, client.DryRunAll); err == nil || !strings.Contains(err.Error(), test.field) {
+			if err := cluster.Client().Patch(t.Context(), set.DeepCopy(), patch, client.DryRunAll); err == nil ||
+				!strings.Contains(err.Error(), test.field) {
 				t.Errorf("error %v, want one with %q", err, test.field)
 			}
 		})
@@ -87,7 +88,8 @@ func TestQuantitiesOfRunnersAreChecked(t *testing.T) {
 	}{
 		{&v1alpha1.EphemeralRunner{Spec: v1alpha1.EphemeralRunnerSpec{PodSpec: pod}}, `{"spec":{"spec":%s}}`},
 		{&v1alpha1.EphemeralRunner{}, `{"spec":{"spec":%s}}`},
-		{&v1alpha1.EphemeralRunnerSet{Spec: v1alpha1.EphemeralRunnerSetSpec{EphemeralRunnerSpec: v1alpha1.EphemeralRunnerSpec{PodSpec: pod}}},
+		{&v1alpha1.EphemeralRunnerSet{Spec: v1alpha1.EphemeralRunnerSetSpec{
+			EphemeralRunnerSpec: v1alpha1.EphemeralRunnerSpec{PodSpec: pod}}},
 			`{"spec":{"ephemeralRunnerSpec":{"spec":%s}}}`},
 		{&v1alpha1.AutoscalingListener{Spec: v1alpha1.AutoscalingListenerSpec{Template: &corev1.PodTemplateSpec{Spec: pod}}}, `{"spec":{"template":{"spec":%s}}}`},
 	} {
@@ -104,7 +106,8 @@ func TestQuantitiesOfRunnersAreChecked(t *testing.T) {
 		for _, spec := range []string{`{"overhead":{"cpu":"1e-999999999"}}`,
 			`{"containers":[{"name":"a","resources":{"limits":{"cpu":"1e99999999999999999999"}}}]}`} {
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, test.path, spec))
-			if err := cluster.Client().Patch(t.Context(), test.object.DeepCopyObject().(client.Object), patch); err == nil || !strings.Contains(err.Error(), ".cpu") {
+			if err := cluster.Client().Patch(t.Context(), test.object.DeepCopyObject().(client.Object),
+				patch); err == nil || !strings.Contains(err.Error(), ".cpu") {
 				t.Errorf("%T with %s: %v", test.object, spec, err)
 			}
 		}

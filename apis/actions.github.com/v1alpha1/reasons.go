@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Reasons that one program or controller writes and another, or a user's alert, acts on: one word per cause, wherever the
-// cause occurs.
+// Reasons that one program or controller writes and another, or a user's alert, acts on: one word per cause, wherever
+// the cause occurs.
 const (
 	// ReasonCredentialsMissing: a Secret, a ConfigMap or a key in it does not exist.
 	ReasonCredentialsMissing = "CredentialsMissing"
@@ -9,18 +9,21 @@ const (
 	ReasonCredentialsInvalid = "CredentialsInvalid"
 	// ReasonVaultUnsupported: vaultConfig asks for a vault that this version can't read.
 	ReasonVaultUnsupported = "VaultUnsupported"
-	// ReasonVaultNotAllowed: the administrator's list of vaults doesn't let the set's namespace read that vault or that secret.
+	// ReasonVaultNotAllowed: the administrator's list of vaults doesn't let the set's namespace read that vault or that
+	// secret.
 	ReasonVaultNotAllowed = "VaultNotAllowed"
 	// ReasonInvalidConfigURL: githubConfigUrl is not the address of an organization, repository or enterprise.
 	ReasonInvalidConfigURL = "InvalidConfigURL"
-	// ReasonAddressNotAllowed: githubConfigUrl, what it leads to, or a proxy is an address that the administrator of the controller
-	// has not allowed; nothing was sent there.
+	// ReasonAddressNotAllowed: githubConfigUrl, what it leads to, or a proxy is an address that the administrator of
+	// the controller has not allowed; nothing was sent there.
 	ReasonAddressNotAllowed = "AddressNotAllowed"
-	// ReasonInsecureRedirect: an https:// address of GitHub leads to one without TLS; the credential was not sent there.
+	// ReasonInsecureRedirect: an https:// address of GitHub leads to one without TLS; the credential was not sent
+	// there.
 	ReasonInsecureRedirect = "InsecureRedirect"
 	// ReasonUnauthorized: GitHub refused the credentials as bad ones, or for a reason that it doesn't explain.
 	ReasonUnauthorized = "Unauthorized"
-	// ReasonTokenExpired: GitHub refused the token because it has expired or was revoked. Most servers say only that it is bad.
+	// ReasonTokenExpired: GitHub refused the token because it has expired or was revoked. Most servers say only that it
+	// is bad.
 	ReasonTokenExpired = "TokenExpired"
 	// ReasonSuspended: the App's installation, or the account to which the token belongs, is suspended.
 	ReasonSuspended = "Suspended"
@@ -30,7 +33,8 @@ const (
 	ReasonSingleSignOnRequired = "SingleSignOnRequired"
 	// ReasonPermissionMissing: the credentials lack the permission or scope that the message names.
 	ReasonPermissionMissing = "PermissionMissing"
-	// ReasonTokenForbidden: a policy on GitHub forbids this kind of token or account, a token that lives so long, or one that was not approved.
+	// ReasonTokenForbidden: a policy on GitHub forbids this kind of token or account, a token that lives so long, or
+	// one that was not approved.
 	ReasonTokenForbidden = "TokenForbidden"
 	// ReasonClockSkewed: the App's signature is from the future or too old for GitHub's clock.
 	ReasonClockSkewed = "ClockSkewed"
@@ -40,9 +44,11 @@ const (
 	ReasonRunnersDisabled = "RunnersDisabled"
 	// ReasonRepositoryUnavailable: the repository is archived, locked, disabled or blocked.
 	ReasonRepositoryUnavailable = "RepositoryUnavailable"
-	// ReasonAccountUnavailable: the organization or enterprise is archived, locked, disabled or blocked, as for an unpaid bill.
+	// ReasonAccountUnavailable: the organization or enterprise is archived, locked, disabled or blocked, as for an
+	// unpaid bill.
 	ReasonAccountUnavailable = "AccountUnavailable"
-	// ReasonNotFoundOrHidden: there is nothing at githubConfigUrl, or nothing that the credentials may see; GitHub makes no difference.
+	// ReasonNotFoundOrHidden: there is nothing at githubConfigUrl, or nothing that the credentials may see; GitHub
+	// makes no difference.
 	ReasonNotFoundOrHidden = "NotFoundOrHidden"
 	// ReasonTooManyFailedLogins: GitHub refuses even good credentials for some minutes, after several bad ones.
 	ReasonTooManyFailedLogins = "TooManyFailedLogins"
@@ -78,13 +84,16 @@ const (
 	ReasonTakesJobs = "TakesJobs"
 	// ReasonStartsLimited: maxStartsPerMinute holds runners back.
 	ReasonStartsLimited = "StartsLimited"
-	// ReasonJobsNotTaken: assigned jobs have waited for registrationTimeout while runners were idle, so they probably don't exist.
+	// ReasonJobsNotTaken: assigned jobs have waited for registrationTimeout while runners were idle, so they probably
+	// don't exist.
 	ReasonJobsNotTaken = "JobsNotTaken"
 	// ReasonPodNameTaken: somebody else's pod has the name that the listener's or a runner's pod needs.
 	ReasonPodNameTaken = "PodNameTaken"
-	// ReasonListenerNameTaken: an object that isn't the listener's has the name that the listener, or one of its own objects, needs.
+	// ReasonListenerNameTaken: an object that isn't the listener's has the name that the listener, or one of its own
+	// objects, needs.
 	ReasonListenerNameTaken = "ListenerNameTaken"
-	// ReasonListenerIgnored: an AutoscalingListener that the manager did not write for a scale set; nothing is done for it.
+	// ReasonListenerIgnored: an AutoscalingListener that the manager did not write for a scale set; nothing is done for
+	// it.
 	ReasonListenerIgnored = "ListenerIgnored"
 	// ReasonForeignFinalizers: only finalizers that this controller doesn't serve keep an object that is deleted.
 	ReasonForeignFinalizers = "ForeignFinalizers"
@@ -94,7 +103,7 @@ const (
 	// ReasonListenerStopped: the AutoscalingListener is being deleted and its pod is gone.
 	ReasonListenerStopped = "Stopped"
 	// ReasonScaleSetNotFound: GitHub no longer has the scale set. A listener reports this, or a runner that can't be
-	// registered; the manager then asks GitHub at once and creates the scale set again.
+	// registered; the manager then asks GitHub immediately and creates the scale set again.
 	ReasonScaleSetNotFound = "ScaleSetNotFound"
 	// ReasonTimeout: GitHub did not answer the listener in time.
 	ReasonTimeout = "Timeout"
@@ -108,7 +117,8 @@ const (
 const (
 	// ReasonListenerPodStarting: the listener's pod is not running yet.
 	ReasonListenerPodStarting = "PodStarting"
-	// ReasonListenerNotListening: the listener is running but has no session yet, or GitHub leaves its polls unanswered.
+	// ReasonListenerNotListening: the listener is running but has no session yet, or GitHub leaves its polls
+	// unanswered.
 	ReasonListenerNotListening = "NotListening"
 )
 
@@ -122,16 +132,18 @@ const (
 	ReasonRunnersNotCreated = "RunnersNotCreated"
 	// ReasonRunnersUnseen: runners were created but the manager's watch does not show them, so they are not replaced.
 	ReasonRunnersUnseen = "RunnersUnseen"
-	// ReasonRunnerSpecDiffers: the EphemeralRunnerSet says something else of its runners than the AutoscalingRunnerSet, so none is created.
+	// ReasonRunnerSpecDiffers: the EphemeralRunnerSet says something else of its runners than the AutoscalingRunnerSet,
+	// so none is created.
 	ReasonRunnerSpecDiffers = "RunnerSpecDiffers"
-	// ReasonOwnerless: nobody who lives owns the object, so nobody counts it; it came from a backup, or was made by hand, and is removed.
+	// ReasonOwnerless: nobody who lives owns the object, so nobody counts it; it came from a backup, or was made by
+	// hand, and is removed.
 	ReasonOwnerless = "Ownerless"
 	// ReasonRunnerNameTaken: GitHub already has a runner of that name.
 	ReasonRunnerNameTaken = "RunnerNameTaken"
 	// ReasonRegistrationFailed: GitHub did not register the runner, for none of the reasons above.
 	ReasonRegistrationFailed = "RegistrationFailed"
-	// ReasonAPIServerUnavailable: the API server did not answer, or was overloaded, when the runner's Secret or pod was read or
-	// created.
+	// ReasonAPIServerUnavailable: the API server did not answer, or was overloaded, when the runner's Secret or pod was
+	// read or created.
 	ReasonAPIServerUnavailable = "APIServerUnavailable"
 	// ReasonInvalidSecret: the API server rejects the metadata that the spec sets on the runner's Secret.
 	ReasonInvalidSecret = "InvalidSecret"
@@ -157,29 +169,34 @@ const (
 	ReasonRunnerExitedWithoutJob = "RunnerExitedWithoutJob"
 	// ReasonNoDisruptionBudget: no PodDisruptionBudget covers the runners that protectRunners names.
 	ReasonNoDisruptionBudget = "NoDisruptionBudget"
-	// ReasonSeveralDisruptionBudgets: another PodDisruptionBudget covers the runners, too, and the API server evicts no such pod.
+	// ReasonSeveralDisruptionBudgets: another PodDisruptionBudget covers the runners, too, and the API server evicts no
+	// such pod.
 	ReasonSeveralDisruptionBudgets = "SeveralDisruptionBudgets"
 	// ReasonDisruptionBudgetTooWeak: the only PodDisruptionBudget that covers the runners may allow their eviction.
 	ReasonDisruptionBudgetTooWeak = "DisruptionBudgetTooWeak"
 	// ReasonVolumeClaimsExhausted: volumeClaimPool.max claims exist and none is free, so runners wait for one.
 	ReasonVolumeClaimsExhausted = "VolumeClaimsExhausted"
-	// ReasonVolumeClaimRefused: the API server refuses a new claim; a ResourceQuota, a policy or the template is the cause.
+	// ReasonVolumeClaimRefused: the API server refuses a new claim; a ResourceQuota, a policy or the template is the
+	// cause.
 	ReasonVolumeClaimRefused = "VolumeClaimRefused"
-	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them, or a claim is being deleted,
-	// is somebody else's, or has jobs of another runner group or none of the templates.
+	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them, or a
+	// claim is being deleted, is somebody else's, or has jobs of another runner group or none of the templates.
 	ReasonVolumeClaimUnusable = "VolumeClaimUnusable"
-	// ReasonVolumeClaimAwaited: the report about a job decides whether a claim is kept, so its runner stays for some minutes.
+	// ReasonVolumeClaimAwaited: the report about a job decides whether a claim is kept, so its runner stays for some
+	// minutes.
 	ReasonVolumeClaimAwaited = "VolumeClaimAwaited"
 	// ReasonVolumeClaimNotDeleted: the manager may not delete a claim that must not be passed on, so its runner stays.
 	ReasonVolumeClaimNotDeleted = "VolumeClaimNotDeleted"
 	// ReasonVolumeClaimShared: another runner, which is older, has the same claim.
 	ReasonVolumeClaimShared = "VolumeClaimShared"
-	// ReasonPodsUnschedulable: runner pods have waited for a node for a minute or longer, so GitHub is told of no more room.
+	// ReasonPodsUnschedulable: runner pods have waited for a node for a minute or longer, so GitHub is told of no more
+	// room.
 	ReasonPodsUnschedulable = "PodsUnschedulable"
 	// ReasonRunnersFail: runners fail before they get a job, so GitHub is told of room for one job more than run.
 	ReasonRunnersFail = "RunnersFail"
 	// ReasonCapacityUnproven: no pod waits; GitHub is told of more room as pods find nodes.
 	ReasonCapacityUnproven = "CapacityUnproven"
-	// ReasonPodTerminating: the pod of a runner or listener is stuck in deletion and blocks its replacement, or the deletion of its owner.
+	// ReasonPodTerminating: the pod of a runner or listener is stuck in deletion and blocks its replacement, or the
+	// deletion of its owner.
 	ReasonPodTerminating = "PodTerminating"
 )

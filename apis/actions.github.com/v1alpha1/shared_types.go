@@ -12,7 +12,8 @@ type ProxyConfig struct {
 	// Proxy for https:// addresses.
 	// +optional
 	HTTPS *ProxyServerConfig `json:"https,omitempty"`
-	// Hosts and domains that are reached without the proxy. IP addresses and CIDRs work for manager and listener, not for the runner.
+	// Hosts and domains that are reached without the proxy. IP addresses and CIDRs work for manager and listener, not
+	// for the runner.
 	// +optional
 	NoProxy []string `json:"noProxy,omitempty"`
 }
@@ -47,7 +48,8 @@ type VaultType string
 // VaultTypeAzureKeyVault is the only supported vault.
 const VaultTypeAzureKeyVault VaultType = "azure_key_vault"
 
-// VaultConfig says that githubConfigSecret and the proxies' credentials are the names of secrets in a vault, not of Secrets.
+// VaultConfig says that githubConfigSecret and the proxies' credentials are the names of secrets in a vault, not of
+// Secrets.
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type.size() == 0 || self.type == 'azure_key_vault' || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,fieldPath=".type",message="must be azure_key_vault, the only supported vault"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'azure_key_vault' || has(self.azureKeyVault) || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,fieldPath=".azureKeyVault",message="is required when type is azure_key_vault"
 type VaultConfig struct {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultVolumeClaimIdleTTL is how long a claim may be free before it is deleted, if idleTTL is unset: a week, so that what
+// DefaultVolumeClaimIdleTTL is the idleTTL of a pool that sets none: a free claim is deleted after a week, so that what
 // Friday's jobs left is still there on Monday.
 const DefaultVolumeClaimIdleTTL = 168 * time.Hour
 
@@ -15,8 +15,9 @@ const DefaultVolumeClaimIdleTTL = 168 * time.Hour
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimPool) || !has(self.volumeClaimPool.seedFrom) || !has(self.volumeClaimTemplates) || !self.volumeClaimTemplates.exists(t, has(t.spec.dataSource) || has(t.spec.dataSourceRef)) || ![has(self.volumeClaimPool.seedFrom.persistentVolumeClaim) && self.volumeClaimPool.seedFrom.persistentVolumeClaim.size() > 0, has(self.volumeClaimPool.seedFrom.volumeSnapshot) && self.volumeClaimPool.seedFrom.volumeSnapshot.size() > 0, has(self.volumeClaimPool.seedFrom.newest) && self.volumeClaimPool.seedFrom.newest].exists(named, named)",fieldPath=".volumeClaimPool.seedFrom",message="must be left out while a template in volumeClaimTemplates has a dataSource"
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimPool) || !has(self.volumeClaimPool.seedFrom) || !has(self.volumeClaimTemplates) || self.volumeClaimTemplates.size() < 2 || ![has(self.volumeClaimPool.seedFrom.persistentVolumeClaim) && self.volumeClaimPool.seedFrom.persistentVolumeClaim.size() > 0, has(self.volumeClaimPool.seedFrom.volumeSnapshot) && self.volumeClaimPool.seedFrom.volumeSnapshot.size() > 0].exists(named, named)",fieldPath=".volumeClaimPool.seedFrom",message="may name one volume only if volumeClaimTemplates has a single template: give each template its own dataSource, or use newest"
 type RunnerVolumeClaims struct {
-	// Claims that a runner pod gets, as in a StatefulSet: metadata.name is the name of the volume, and replaces a volume of that name
-	// in the template. When a runner is gone, its claims are free for later runners of this set. Not in ARC.
+	// Claims that a runner pod gets, as in a StatefulSet: metadata.name is the name of the volume, and replaces a
+	// volume of that name in the template. When a runner is gone, its claims are free for later runners of this set.
+	// Not in ARC.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -72,8 +73,8 @@ type VolumeClaimPool struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	Max *int `json:"max,omitempty"`
-	// What a runner does if there are max claims and none is free: Wait for one, or start at once with an emptyDir instead
-	// (Ephemeral). Default Wait.
+	// What a runner does if there are max claims and none is free: Wait for one, or start immediately with an emptyDir
+	// instead (Ephemeral). Default Wait.
 	// +optional
 	// +kubebuilder:validation:Enum=Wait;Ephemeral
 	WhenExhausted ClaimExhaustion `json:"whenExhausted,omitempty"`
@@ -108,8 +109,8 @@ const (
 	EphemeralVolume ClaimExhaustion = "Ephemeral"
 )
 
-// KeepClaimsAfter says after which jobs a runner's claims are passed on. They are deleted after all others, and if it isn't
-// known what job it was, or how it ended.
+// KeepClaimsAfter says after which jobs a runner's claims are passed on. They are deleted after all others, and if it
+// isn't known what job it was, or how it ended.
 type KeepClaimsAfter struct {
 	// Events that start such jobs' workflow runs, such as push or schedule. Empty means any event.
 	// +optional
@@ -124,7 +125,7 @@ type KeepClaimsAfter struct {
 	Results []string `json:"results,omitempty"`
 }
 
-// VolumeClaimSeed is what new claims are copies of.
+// VolumeClaimSeed names what new claims are copies of.
 // +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim) && self.persistentVolumeClaim.size() > 0, has(self.volumeSnapshot) && self.volumeSnapshot.size() > 0, has(self.newest) && self.newest].filter(chosen, chosen).size() <= 1",message="has at most one of persistentVolumeClaim, volumeSnapshot and newest"
 type VolumeClaimSeed struct {
 	// Name of a claim in the set's namespace. It is never given to a runner.
@@ -142,8 +143,8 @@ type VolumeClaimSeed struct {
 
 // VolumeClaimRetentionPolicy says what becomes of the claims of a set that is deleted.
 type VolumeClaimRetentionPolicy struct {
-	// Delete or Retain. A later set of the same name uses retained claims if it is for the same GitHub address and runner group.
-	// Default Delete. A StatefulSet's default is Retain.
+	// Delete or Retain. A later set of the same name uses retained claims if it is for the same GitHub address and
+	// runner group. Default Delete. A StatefulSet's default is Retain.
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Retain
 	WhenDeleted VolumeClaimRetention `json:"whenDeleted,omitempty"`
@@ -180,7 +181,8 @@ func (c *RunnerVolumeClaims) Retained() bool {
 	return policy != nil && policy.WhenDeleted == RetainVolumeClaims
 }
 
-// EffectiveVolumeClaimPool is volumeClaimPool with its defaults. Max stays nil if it is unset; idleTTL and maxAge are never nil.
+// EffectiveVolumeClaimPool is volumeClaimPool with its defaults. Max stays nil if it is unset; idleTTL and maxAge are
+// never nil.
 func (c *RunnerVolumeClaims) EffectiveVolumeClaimPool() VolumeClaimPool {
 	var pool VolumeClaimPool
 	if c.VolumeClaimPool != nil {

@@ -45,7 +45,9 @@ func TestClaimsThatCannotWorkAreRefusedWithFieldAndCause(t *testing.T) {
 	}{
 		"no name": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Metadata.Name = "" },
 			"spec.volumeClaimTemplates[0].metadata.name", "at least 1"},
-		"a name that no volume can have": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { first(s).Metadata.Name = "Docker.Layers" },
+		"a name that no volume can have": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			first(s).Metadata.Name = "Docker.Layers"
+		},
 			"spec.volumeClaimTemplates[0].metadata.name", "match"},
 		"a name used twice": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VolumeClaimTemplates = append(s.VolumeClaimTemplates, newClaimTemplate("go"), newClaimTemplate("docker"))
@@ -62,7 +64,9 @@ func TestClaimsThatCannotWorkAreRefusedWithFieldAndCause(t *testing.T) {
 			}
 		}, "spec.volumeClaimTemplates", "at most 16"},
 		"no claim at all": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VolumeClaimPool.Max = new(0) }, "spec.volumeClaimPool.max", "greater than or equal to 1"},
-		"an unknown answer to exhaustion": {func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VolumeClaimPool.WhenExhausted = "Fail" },
+		"an unknown answer to exhaustion": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
+			s.VolumeClaimPool.WhenExhausted = "Fail"
+		},
 			"spec.volumeClaimPool.whenExhausted", `"Ephemeral"`},
 		"a time for more than ever": {func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VolumeClaimPool.IdleTTL = &metav1.Duration{Duration: 100_000 * time.Hour}
@@ -156,7 +160,8 @@ func TestEveryFieldOfClaimsIsStored(t *testing.T) {
 		KeepAfter: &v1alpha1.KeepClaimsAfter{Events: []string{"push"}, Results: []string{"succeeded"}},
 		SeedFrom:  &v1alpha1.VolumeClaimSeed{Newest: true},
 	}
-	set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.RetainVolumeClaims}
+	set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.VolumeClaimRetentionPolicy{
+		WhenDeleted: v1alpha1.RetainVolumeClaims}
 	want := set.Spec.DeepCopy()
 	if err := cluster.Client().Create(t.Context(), set); err != nil {
 		t.Fatal(err)

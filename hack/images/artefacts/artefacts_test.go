@@ -67,7 +67,8 @@ func TestAChartIsPackedWithItsVersion(t *testing.T) {
 		}
 		names = append(names, header.Name)
 		content, _ := io.ReadAll(reader)
-		if want := "name: sample\nversion: \"1.2.3-rc.1\"\nappVersion: \"1.2.3-rc.1\"\n"; header.Name == "sample/Chart.yaml" && string(content) != want {
+		if want := "name: sample\nversion: \"1.2.3-rc.1\"\nappVersion: " +
+			"\"1.2.3-rc.1\"\n"; header.Name == "sample/Chart.yaml" && string(content) != want {
 			t.Errorf("the definition is %q, want %q", content, want)
 		}
 	}
@@ -95,7 +96,8 @@ func TestWhatCannotBeAChartIsRefused(t *testing.T) {
 func compiled(t *testing.T) []byte {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "images")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "..").CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "..").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	content, err := os.ReadFile(program)

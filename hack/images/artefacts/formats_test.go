@@ -29,7 +29,8 @@ func TestTheBillOfMaterialsIsAsItsSchemaSays(t *testing.T) {
 	if err := decoder.Decode(&bill); err != nil {
 		t.Fatal(err)
 	}
-	if want := "http://cyclonedx.org/schema/bom-" + bill.SpecVersion.String() + ".schema.json"; bill.JSONSchema != want ||
+	if want := "http://cyclonedx.org/schema/bom-" + bill.SpecVersion.String() +
+		".schema.json"; bill.JSONSchema != want ||
 		bill.Version < 1 {
 		t.Errorf("it is version %d of a bill by %s, want %s", bill.Version, bill.JSONSchema, want)
 	}

@@ -36,9 +36,10 @@ func Krew(product Product, downloads string, platforms []Platform, files map[str
 	var text strings.Builder
 	fmt.Fprintf(&text, krewHead, product.Version, product.Name)
 	for _, platform := range platforms {
-		fmt.Fprintf(&text, "    - selector:\n        matchLabels:\n          os: %s\n          arch: %s\n      uri: %s\n  "+
-			"    sha256: %s\n      bin: %s\n      files:\n",
-			platform.System, platform.Architecture, downloads+platform.Archive, sum(files[platform.Archive]), platform.Program)
+		fmt.Fprintf(&text, "    - selector:\n        matchLabels:\n          os: %s\n          arch: %s\n      "+
+			"uri: %s\n      sha256: %s\n      bin: %s\n      files:\n",
+			platform.System, platform.Architecture, downloads+platform.Archive, sum(files[platform.Archive]),
+			platform.Program)
 		for _, name := range []string{platform.Program, "LICENSE"} {
 			fmt.Fprintf(&text, "        - from: %s\n          to: .\n", name)
 		}

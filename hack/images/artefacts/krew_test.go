@@ -76,7 +76,8 @@ func checkPlatform(t *testing.T, got krewPlatform, want Platform, files map[stri
 		got.Selector.MatchLabels.OS != want.System || got.Selector.MatchLabels.Arch != want.Architecture {
 		t.Errorf("platform %s/%s is %+v", want.System, want.Architecture, got)
 	}
-	if len(got.Files) != 2 || got.Files[0].From != got.Bin || got.Bin != want.Program || got.Files[1].From != "LICENSE" {
+	if len(got.Files) != 2 || got.Files[0].From != got.Bin || got.Bin != want.Program ||
+		got.Files[1].From != "LICENSE" {
 		t.Errorf("files are %+v, of %s", got.Files, got.Bin)
 	}
 }

@@ -25,8 +25,8 @@ func Notes(product Product, image, digest string, history History) []byte {
 		"--namespace harrier-system --create-namespace\n"+
 		"helm upgrade --install my-runners %[1]s/gha-runner-scale-set --version %[2]s --namespace my-runners "+
 		"--reset-then-reuse-values\n```\n\n"+
-		"The second command keeps the values of a scale set that is there; a new one needs `--set githubConfigUrl=…` and "+
-		"`--set githubConfigSecret=…`. "+
+		"The second command keeps the values of a scale set that is there; a new one needs `--set "+
+		"githubConfigUrl=…` and `--set githubConfigSecret=…`. "+
 		"Check what you have downloaded with `sha256sum --check SHA256SUMS`.\n", registry, product.Version)
 	if history.Former == "" {
 		fmt.Fprintf(&text, "\nThis is the first release.\n")

@@ -53,7 +53,8 @@ func All() []Metric {
 	ledger := prometheus.NewRegistry()
 	watch.NewMetrics(ledger)
 	server.Handler(server.Options{Registry: ledger})
-	all := slices.Concat(of("manager", ctrlmetrics.Registry.(describer)), of("listener", listeners), of("ledger", ledger))
+	all := slices.Concat(of("manager", ctrlmetrics.Registry.(describer)), of("listener", listeners),
+		of("ledger", ledger))
 	slices.SortFunc(all, func(a, b Metric) int {
 		return cmp.Or(cmp.Compare(b.Source, a.Source), cmp.Compare(a.Name, b.Name))
 	})

@@ -51,7 +51,8 @@ func readDay(t *testing.T) (hours [24]hour) {
 func TestThePictureOfADayFollowsTheRule(t *testing.T) {
 	const room, most = 40, 60
 	for at, h := range readDay(t) {
-		asked := demand.Asked{Assigned: h.busy, Running: h.busy, Min: 2, Max: most, Headroom: demand.Headroom{Percent: 25}}
+		asked := demand.Asked{Assigned: h.busy, Running: h.busy, Min: 2, Max: most,
+			Headroom: demand.Headroom{Percent: 25}}
 		if at >= 8 && at < 18 {
 			asked.Min = 5
 		}

@@ -24,7 +24,7 @@ type Asked struct {
 	Drained bool
 }
 
-// Idle returns how many runners are wanted beside those for assigned jobs.
+// Idle returns the number of runners that are wanted beside those for assigned jobs.
 func (a Asked) Idle() int {
 	if a.Drained {
 		return 0
@@ -37,9 +37,9 @@ func (a Asked) Idle() int {
 	return max(0, a.Min, headroom)
 }
 
-// Wanted returns how many runners there are to be. A job that is assigned can't be given back, so it has its runner in
-// a drained set, too. Nobody brings jobs to a set that is not served and for which nobody asks for any runner. A
-// listener that asks for some may never say how many jobs there are, as ARC's: then its own sum counts, too.
+// Wanted returns the number of runners that there are to be. A job that is assigned can't be given back, so it has its
+// runner in a drained set, too. Nobody brings jobs to a set that is not served and for which nobody asks for any
+// runner. A listener that asks for some may never say how many jobs there are, as ARC's: then its own sum counts, too.
 func (a Asked) Wanted() int {
 	most := max(0, a.Max)
 	wanted := min(max(0, min(a.Assigned, most))+a.Idle(), most)

@@ -32,8 +32,8 @@ func (p *Pace) Start(n int, at, now time.Time) {
 	entry.n += n
 }
 
-// Allowed returns how many more may be started, and when that becomes more; zero means that nothing was counted.
-// perMinute 0 allows any number.
+// Allowed returns the number of those that may still be started, and the time when it grows; zero means that nothing
+// was counted. perMinute 0 allows any number.
 func (p *Pace) Allowed(perMinute int, now time.Time) (n int, more time.Time) {
 	if perMinute <= 0 {
 		return math.MaxInt, time.Time{}

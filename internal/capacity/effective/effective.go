@@ -29,7 +29,7 @@ type Numbers struct {
 // Limited reports whether there is a maximum.
 func (n *Numbers) Limited() bool { return n.Max < v1alpha1.MaxRunnersUnlimited }
 
-// Accepted returns how many jobs the set may be given at most, those included that it has.
+// Accepted returns the number of jobs that the set may be given at most, those included that it has.
 func (n *Numbers) Accepted() int {
 	if n.Drained {
 		return 0
@@ -65,11 +65,12 @@ type Plan struct {
 	spec schedules.Numbers
 }
 
-// At returns what is in force at that moment. ceiling is the manager's limit for each set, 0 if there is none.
+// At returns the numbers in force at that moment. ceiling is the manager's limit for each set, 0 if there is none.
 func (p *Plan) At(set *v1alpha1.AutoscalingRunnerSet, ceiling int, now time.Time) Numbers {
 	// the object may be older than its schema
 	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }
-	spec := schedules.Numbers{Min: inRange(set.Spec.EffectiveMinRunners()), Max: inRange(set.Spec.EffectiveMaxRunners())}
+	spec := schedules.Numbers{Min: inRange(set.Spec.EffectiveMinRunners()),
+		Max: inRange(set.Spec.EffectiveMaxRunners())}
 	n := Numbers{Effective: schedules.Effective{Numbers: spec}}
 	if len(set.Spec.Schedules) > 0 {
 		n.Effective, n.Refused = p.follow(set.Spec.Schedules, spec, now)
@@ -85,7 +86,7 @@ func (p *Plan) At(set *v1alpha1.AutoscalingRunnerSet, ceiling int, now time.Time
 	return n
 }
 
-// follow returns what schedules put in force, and those that can't be followed.
+// follow returns the numbers that schedules put in force, and the schedules that can't be followed.
 func (p *Plan) follow(
 	all []v1alpha1.Schedule, spec schedules.Numbers, now time.Time,
 ) (schedules.Effective, []*schedules.RefusedError) {
@@ -123,7 +124,8 @@ func Schedules(all []v1alpha1.Schedule) []schedules.Schedule {
 	read := make([]schedules.Schedule, len(all))
 	for i, s := range all {
 		read[i] = schedules.Schedule{
-			Name: s.Name, Expression: s.Schedule, TimeZone: s.TimeZone, Duration: s.Duration.Duration, MinRunners: s.MinRunners,
+			Name: s.Name, Expression: s.Schedule, TimeZone: s.TimeZone, Duration: s.Duration.Duration,
+			MinRunners: s.MinRunners,
 			MaxRunners: s.MaxRunners,
 		}
 	}

@@ -14,14 +14,14 @@ type Settled struct {
 	turnsAt time.Time
 }
 
-// SettledOn returns what was told before, such as by the manager before this one.
+// SettledOn begins with the reason that was told before, such as by the manager before this one.
 func SettledOn(told string) *Settled { return &Settled{told: told} }
 
 // Told returns the reason that is told, "" if nothing is.
 func (s *Settled) Told() string { return s.told }
 
-// Note takes in the reason that seems to hold now, "" if none does. It returns what is told from now on, and when to
-// look again because that may change by itself; zero means never.
+// Note takes in the reason that seems to hold now, "" if none does. It returns the reason that is told from now on, and
+// when to look again because it may change by itself; zero means never.
 func (s *Settled) Note(seen string, now time.Time) (told string, again time.Time) {
 	switch {
 	case seen == s.told:

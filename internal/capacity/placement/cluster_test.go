@@ -18,7 +18,7 @@ type cluster struct {
 	random bool // pods are placed in any order, not in that of their creation
 }
 
-// holds returns how many pods the set's cluster can hold, now or when its autoscaler has delivered.
+// holds returns the number of pods that the set's cluster can hold, now or when its autoscaler has delivered.
 func (s *set) holds() int {
 	most := s.slots(s.sim.second)
 	if s.autoscaler != nil {

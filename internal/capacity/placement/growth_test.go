@@ -36,7 +36,8 @@ func TestGrowth(t *testing.T) {
 		}
 		rounds := int(math.Ceil(math.Log(float64(most)/10)/math.Log(4))) + 2
 		if one.decision.Announced < most || s.second > rounds*200 { // nodes come after 200 s at most
-			t.Errorf("nodes after minutes: %d of %d are announced after %d s, want %d rounds", one.decision.Announced, most,
+			t.Errorf("nodes after minutes: %d of %d are announced after %d s, want %d rounds",
+				one.decision.Announced, most,
 				s.second, rounds)
 		}
 	}
@@ -59,7 +60,8 @@ func TestOdd(t *testing.T) {
 		}
 	}
 	if len(one.oddAt) > 0 || reached == 0 || reached > 2*hour+300 {
-		t.Errorf("all are announced since second %d, want it five minutes after jobs came again: %+v", reached, one.decision)
+		t.Errorf("all are announced since second %d, want it five minutes after jobs came again: %+v", reached,
+			one.decision)
 	}
 }
 

@@ -240,7 +240,7 @@ func (m *Memory) setWindow(r *round) {
 	}
 }
 
-// limit returns how many jobs may be let in.
+// limit returns the number of jobs that may be let in.
 func (m *Memory) limit(r *round) int {
 	mark, window, held := m.state.Mark, m.state.Window, r.Placed+r.Waiting-r.Spare
 	// never the whole mark in one step: the cluster may have changed

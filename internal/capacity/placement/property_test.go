@@ -66,7 +66,7 @@ func (h *history) recent() int {
 	return highest
 }
 
-// stuck returns which pods are stuck, and the ages of the others that wait.
+// stuck returns the number of pods that are stuck, and the ages of the others that wait.
 func (h *history) stuck() (stuck int, ages []time.Duration) {
 	for id, pod := range h.pods {
 		switch {
@@ -253,7 +253,8 @@ func (h *history) brokenNumbers(stuck int, ages []time.Duration) string {
 // brokenChange says which rule the change of the announced number breaks.
 func (h *history) brokenChange(before placement.Decision, changedAt time.Time) string {
 	now := h.last.Announced
-	if now == before.Announced || before.Announced < min(h.seen.Working+1, h.seen.Max) || before.Announced > h.seen.Max {
+	if now == before.Announced || before.Announced < min(h.seen.Working+1, h.seen.Max) ||
+		before.Announced > h.seen.Max {
 		return ""
 	}
 	switch {
@@ -272,7 +273,7 @@ func (h *history) probeIsDue(ages []time.Duration, held, usual, stuck int) bool 
 		h.last.Limit <= max(held+1, usual)+stuck
 }
 
-// TestPasses: how often it is asked between two events changes nothing, as long as it is asked when it wants to be.
+// TestPasses: more questions between two events change nothing, as long as it is asked when it wants to be.
 func TestPasses(t *testing.T) {
 	for seed := range uint64(12) {
 		seldom, often := newHistory(seed), newHistory(seed)

@@ -35,8 +35,8 @@ func bursts(s *simulation, longest int) {
 	}
 }
 
-// others returns how many slots others take: up to most, another number every two hours, and something between the two
-// meanwhile.
+// others returns the number of slots that others take: up to most, another number every two hours, and something
+// between the two meanwhile.
 func others(s *simulation, most int) func(int) int {
 	const period = 2 * hour
 	values := make([]int, 8)
@@ -157,13 +157,16 @@ func TestFigures(t *testing.T) {
 			t.Parallel()
 			runs := *seeds * c.runs
 			rule, naive, best := c.average(ruled, runs), c.average(static, 1+runs/10), c.average(oracle, 1+runs/10)
-			t.Logf("wait %.0f s, stranded %.1f, %.0f changes an hour; static: %.0f s, %.1f; oracle: %.0f s, %.1f", rule.wait,
+			t.Logf("wait %.0f s, stranded %.1f, %.0f changes an hour; static: %.0f s, %.1f; oracle: %.0f s, %.1f",
+				rule.wait,
 				rule.stranded, rule.changes, naive.wait, naive.stranded, best.wait, best.stranded)
 			if rule.wait > c.wait || rule.stranded > c.stranded {
-				t.Errorf("wait %.0f s, stranded %.1f: want at most %.0f s, %.1f", rule.wait, rule.stranded, c.wait, c.stranded)
+				t.Errorf("wait %.0f s, stranded %.1f: want at most %.0f s, %.1f", rule.wait, rule.stranded, c.wait,
+					c.stranded)
 			}
 			if c.stranded > 0 && (naive.stranded < 3*c.stranded || best.stranded > c.stranded/2) {
-				t.Errorf("stranded %.1f by the maximum and %.1f by who knows everything: that is no scenario", naive.stranded,
+				t.Errorf("stranded %.1f by the maximum and %.1f by who knows everything: that is no scenario",
+					naive.stranded,
 					best.stranded)
 			}
 		})

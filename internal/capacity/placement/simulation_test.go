@@ -141,7 +141,9 @@ func (s *simulation) assign() {
 		chosen := fitting[0]
 		switch s.choice {
 		case roomiest:
-			chosen = slices.MaxFunc(fitting, func(a, b *set) int { return (a.polled - a.assigned) - (b.polled - b.assigned) })
+			chosen = slices.MaxFunc(fitting, func(a, b *set) int {
+				return (a.polled - a.assigned) - (b.polled - b.assigned)
+			})
 		case anyOne:
 			chosen = fitting[s.random.IntN(len(fitting))]
 		case firstOne:
@@ -194,7 +196,8 @@ func (s *set) step() {
 		s.restart()
 	}
 	s.decide()
-	if s.changed || now%5 == 0 { // each publication brings the number; while all is assigned it is read every five seconds
+	// each publication brings the number; while all is assigned it is read every five seconds
+	if s.changed || now%5 == 0 {
 		s.polled = s.announced()
 	}
 	s.changed = false
@@ -296,10 +299,10 @@ func (s *set) announced() int {
 }
 
 // outcome sums up the jobs of a run: the 95th percentile of their wait in seconds, the number of those that were
-// stranded, and how often a set announced another number, in an hour.
+// stranded, and the number of times that a set announced another number, in an hour.
 type outcome struct{ wait, stranded, changes float64 }
 
-// result returns what became of the jobs that arrived between two seconds.
+// result returns the outcome of the jobs that arrived between two seconds.
 func (s *simulation) result(from, until int) outcome {
 	var waits []int
 	var o outcome

@@ -115,7 +115,8 @@ func TestEveryMinute(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, uint64(len(name))))
 				f := anyFields(random)
 				duration := time.Duration(1+random.IntN([]int{10, 90, 1500}[random.IntN(3)])) * time.Minute
-				plan := planOf(t, schedules.Schedule{Name: "s", Expression: f.String(), TimeZone: name, Duration: duration,
+				plan := planOf(t, schedules.Schedule{Name: "s", Expression: f.String(), TimeZone: name,
+					Duration:   duration,
 					MinRunners: new(1)})
 				compare(t, plan, zone, day, f, duration)
 				if t.Failed() {
@@ -147,7 +148,8 @@ func compare(t *testing.T, plan *schedules.Plan, zone *time.Location, day time.T
 			anew = plan.At(now, schedules.Numbers{Max: 5})
 		}
 		if (last.Min == 1) != open || (anew.Min == 1) != open {
-			t.Errorf("at %s: open is %v by the edges and %v by itself, want %v", now.In(zone), last.Min == 1, anew.Min == 1,
+			t.Errorf("at %s: open is %v by the edges and %v by itself, want %v", now.In(zone), last.Min == 1,
+				anew.Min == 1,
 				open)
 		}
 	})

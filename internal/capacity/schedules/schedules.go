@@ -91,7 +91,7 @@ func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	return plan, refused
 }
 
-// At returns what is in force at that moment, given the spec's numbers. Of several open windows the highest minimum and
+// At returns the numbers in force at that moment, given the spec's. Of several open windows the highest minimum and
 // the lowest maximum count. A number that no open window has is the spec's. The minimum is never above the maximum.
 func (p *Plan) At(now time.Time, spec Numbers) Effective {
 	var highestMin, lowestMax *int

@@ -194,7 +194,8 @@ func BenchmarkAt(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			all := make([]schedules.Schedule, 32)
 			for i := range all {
-				all[i] = schedules.Schedule{Name: strings.Repeat("x", i+1), Expression: expression, TimeZone: "Europe/Berlin",
+				all[i] = schedules.Schedule{Name: strings.Repeat("x", i+1), Expression: expression,
+					TimeZone: "Europe/Berlin",
 					Duration: 8 * time.Hour, MinRunners: new(1)}
 			}
 			plan, _ := schedules.New(all)

@@ -112,7 +112,7 @@ func load(name string) (zone *time.Location, problem string) {
 	return zone, ""
 }
 
-// next returns when the window opens first after a moment; zero means never.
+// next returns the time at which the window opens first after a moment; zero means never.
 func (w *window) next(after time.Time) time.Time {
 	after = after.In(w.zone)
 	shown := clock(after) // the latest time on the clock that is not to come
@@ -139,11 +139,11 @@ func (w *window) next(after time.Time) time.Time {
 	}
 }
 
-// aheadOfUTC returns how far the clock of a time's zone is ahead of UTC then.
+// aheadOfUTC returns the lead of the clock of a time's zone over UTC then.
 func aheadOfUTC(t time.Time) time.Duration {
 	_, seconds := t.Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// clock returns what the clock of a time's zone shows then, as a time in UTC.
+// clock returns the time that the clock of a time's zone shows then, as a time in UTC.
 func clock(t time.Time) time.Time { return t.UTC().Add(aheadOfUTC(t)) }

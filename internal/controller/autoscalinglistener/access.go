@@ -20,9 +20,9 @@ import (
 // owned is an object as it should be, and an empty one of the same kind to read into.
 type owned struct{ wanted, live client.Object }
 
-// access returns what lets the listener write: a ServiceAccount in its own namespace, and rights in the runners'
-// namespace. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose namespace they live, so that garbage
-// collection deletes them if the manager has lost the right to.
+// access returns the objects that let the listener write: a ServiceAccount in its own namespace, and rights in the
+// runners' namespace. Role and RoleBinding are owned by the AutoscalingRunnerSet, in whose namespace they live, so that
+// garbage collection deletes them if the manager has lost the right to.
 func (c *Controller) access(w *world) []owned {
 	listener, spec, set := w.Object, &w.Object.Spec, w.set
 	if set == nil { // only its name is known
@@ -39,7 +39,8 @@ func (c *Controller) access(w *world) []owned {
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metaThere(listener, spec.RoleBindingMetadata),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: listener.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace, Name: listener.Name}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: listener.Namespace,
+			Name: listener.Name}},
 	}
 	account.OwnerReferences = kube.OwnedBy(listener)
 	role.OwnerReferences, binding.OwnerReferences = kube.OwnedBy(set), kube.OwnedBy(set)

@@ -63,7 +63,8 @@ func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T)
 	f := started(t, func(l *v1alpha1.AutoscalingListener) {
 		l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "sidecar",
 			Image: "sidecar:1"}}}}
-		maps.Copy(l.Labels, map[string]string{ // those by which the chart's own objects select, a cloud and a GitOps tool
+		// those by which the chart's own objects select, a cloud and a GitOps tool
+		maps.Copy(l.Labels, map[string]string{
 			"app.kubernetes.io/name": "gha-rs-controller", "app.kubernetes.io/namespace": managerNamespace,
 			"app.kubernetes.io/instance": "arc",
 			v1alpha1.LabelPartOf:         "gha-rs-controller", v1alpha1.LabelComponent: "controller-manager",
@@ -76,11 +77,13 @@ func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T)
 	f.get(secret, key.Namespace, key.Name+"-config")
 	f.get(role, setNamespace, key.Name)
 	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret} {
-		if got := object.GetAnnotations()["eks.amazonaws.com/role-arn"]; got != "" || object.GetLabels()["mine"] != "yes" {
+		if got := object.GetAnnotations()["eks.amazonaws.com/role-arn"]; got != "" ||
+			object.GetLabels()["mine"] != "yes" {
 			t.Errorf("%s: annotation %q, labels %v", name, got, object.GetLabels())
 		}
 	}
-	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret, "pod": f.pod()} {
+	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret,
+		"pod": f.pod()} {
 		for key := range object.GetLabels() {
 			if key == "azure.workload.identity/use" ||
 				(kube.OfInstaller(key) && key != v1alpha1.LabelPartOf && key != v1alpha1.LabelComponent) {

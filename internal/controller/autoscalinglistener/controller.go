@@ -36,7 +36,7 @@ type Credentials interface {
 	Resolve(ctx context.Context, reference credentials.Reference) (*credentials.Resolved, error)
 	// Invalidate makes the next Resolve read again, though not more often than every credentials.RetryBackoff.
 	Invalidate(reference credentials.Reference)
-	// FromListener returns what a listener's Secrets have; see credentials.Provider.FromListener.
+	// FromListener returns the content of a listener's Secrets; see credentials.Provider.FromListener.
 	FromListener(ctx context.Context, listener client.ObjectKey) (*credentials.Resolved, error)
 }
 
@@ -167,7 +167,8 @@ type step = reconcile.Step[*world]
 // manager's rights, so only a listener that the manager wrote itself counts: one in its own namespace, and the one that
 // its scale set has.
 func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world] {
-	when, otherwise, nothing := reconcile.When[*world, step], reconcile.Otherwise[*world, step], reconcile.Nothing[*world]
+	when, otherwise, nothing := reconcile.When[*world, step], reconcile.Otherwise[*world, step],
+		reconcile.Nothing[*world]
 	reported := func(steps ...step) step { return reconcile.Reported(c.report, reconcile.InOrder(steps...)) }
 	return reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world]{
 		Name:   "AutoscalingListener",
@@ -187,13 +188,17 @@ func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory
 		},
 		Observe: c.observe,
 		Rules: []reconcile.Rule[*world, step]{
-			when("it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil }, reported(c.finalize)),
+			when("it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil },
+				reported(c.finalize)),
 			when("its scale set is gone", orphaned, c.deleteOrphan),
-			when("it is not the listener that its scale set has", func(w *world) bool { return w.ignored != "" }, c.ignore),
+			when("it is not the listener that its scale set has", func(w *world) bool {
+				return w.ignored != ""
+			}, c.ignore),
 			// The manager is about to write the rest, or has yet to take it over from ARC.
 			when("the manager has not written all of it", incomplete, nothing),
 			// The listener is deleted next. What the deletion of a namespace removed must not be recreated.
-			when("its scale set is being deleted", func(w *world) bool { return w.set.DeletionTimestamp != nil }, nothing),
+			when("its scale set is being deleted", func(w *world) bool { return w.set.DeletionTimestamp != nil },
+				nothing),
 			otherwise("its scale set has it", reported(c.protect, c.applyAccess, c.applySecrets, c.applyPod)),
 		},
 	}
@@ -223,7 +228,8 @@ func (c *Controller) protect(ctx context.Context, w *world) error {
 // deleteOrphan deletes a listener whose scale set is gone. Garbage collection can't, because owners can't be in another
 // namespace.
 func (c *Controller) deleteOrphan(ctx context.Context, w *world) error {
-	if err := c.options.Client.Delete(ctx, w.Object, kube.UIDPrecondition(w.Object)); client.IgnoreNotFound(err) != nil {
+	if err := c.options.Client.Delete(ctx, w.Object,
+		kube.UIDPrecondition(w.Object)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete AutoscalingListener without a scale set: %w", err)
 	}
 	return nil
@@ -273,7 +279,8 @@ func (c *Controller) listenersOfSet(ctx context.Context, object client.Object) [
 		client.InNamespace(c.options.Namespace),
 		ofSet(client.ObjectKeyFromObject(object)), client.UnsafeDisableDeepCopy)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Can't list listeners of scale set", "scaleSet", client.ObjectKeyFromObject(object))
+		ctrl.LoggerFrom(ctx).Error(err, "Can't list listeners of scale set", "scaleSet",
+			client.ObjectKeyFromObject(object))
 	}
 	return requests
 }

@@ -50,7 +50,8 @@ func TestAccessIsTheLeastThatWorks(t *testing.T) {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 	if owner := metav1.GetControllerOf(role); owner == nil || owner.UID != "set-uid" {
-		t.Errorf("the Role's owner is %+v, want the AutoscalingRunnerSet: garbage collection takes it with the set", owner)
+		t.Errorf("the Role's owner is %+v, want the AutoscalingRunnerSet: garbage collection takes it with the set",
+			owner)
 	}
 	if request := listenerOfAccess(t.Context(), binding); len(request) != 1 || request[0].NamespacedName != key {
 		t.Errorf("the RoleBinding leads to %v, want %s", request, key)

@@ -53,7 +53,8 @@ func (c *Controller) finalize(ctx context.Context, w *world) error {
 	if w.undecided {
 		return nil // the listener would be gone before somebody could be told
 	}
-	if err := kube.RemoveFinalizers(ctx, c.options.Client, w.Object, v1alpha1.FinalizerAutoscalingListener); err != nil {
+	if err := kube.RemoveFinalizers(ctx, c.options.Client, w.Object,
+		v1alpha1.FinalizerAutoscalingListener); err != nil {
 		return err
 	}
 	c.tellBlocked(ctx, w)

@@ -54,7 +54,8 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 		t.Errorf("objects before the deregistration (-want +got):\n%s", diff)
 	}
 	if series := testutil.CollectAndCount(running); series != 0 {
-		t.Error("gha_controller_running_listeners stays at 0 while the deletion waits for jobs, which raises HarrierListenerDown")
+		t.Error("gha_controller_running_listeners stays at 0 while the deletion waits for jobs, which raises " +
+			"HarrierListenerDown")
 	}
 
 	set := f.set()

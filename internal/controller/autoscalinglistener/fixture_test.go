@@ -87,23 +87,27 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{
 		T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-		recorder:    events.NewFakeRecorder(100),
-		credentials: &fakeCredentials{resolved: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}}},
+		recorder: events.NewFakeRecorder(100),
+		credentials: &fakeCredentials{resolved: &credentials.Resolved{
+			Credentials: actions.Credentials{Token: "token-1"}}},
 	}
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{},
-		&v1alpha1.AutoscalingListener{}, &corev1.Pod{})
+	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{},
+			&v1alpha1.AutoscalingListener{}, &corev1.Pod{})
 	f.client = controllertest.SelectByName(builder, &corev1.ServiceAccount{}, &rbacv1.Role{},
 		&rbacv1.RoleBinding{}).Build()
 	counting := interceptor.NewClient(f.client, interceptor.Funcs{
 		Get: func(
-			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+			options ...client.GetOption,
 		) error {
 			f.secretReads++
 			return c.Get(ctx, key, object, options...)
 		},
 	})
 	cached := interceptor.NewClient(f.client, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
 			pods, ofPods := list.(*corev1.PodList)
 			switch {
 			case ofPods && f.shown != nil:
@@ -116,7 +120,8 @@ func newFixture(t *testing.T) *fixture {
 			}
 		},
 		SubResourceGet: func(
-			ctx context.Context, c client.Client, _ string, object, into client.Object, _ ...client.SubResourceGetOption,
+			ctx context.Context, c client.Client, _ string, object, into client.Object,
+			_ ...client.SubResourceGetOption,
 		) error {
 			return c.Get(ctx, client.ObjectKeyFromObject(object), into)
 		},
@@ -154,7 +159,8 @@ func (f *fixture) patch(
 func newSet() *v1alpha1.AutoscalingRunnerSet {
 	return &v1alpha1.AutoscalingRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: setNamespace, Name: "set", UID: "set-uid", Finalizers: []string{v1alpha1.FinalizerAutoscalingRunnerSet},
+			Namespace: setNamespace, Name: "set", UID: "set-uid",
+			Finalizers:  []string{v1alpha1.FinalizerAutoscalingRunnerSet},
 			Annotations: map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "7"},
 		},
 	}
@@ -304,7 +310,7 @@ func (f *fixture) wantCondition(conditionType string, status metav1.ConditionSta
 	controllertest.WantCondition(f, f.listener().Status.Conditions, conditionType, status, reason)
 }
 
-// exists returns which of the listener's objects there are.
+// exists returns those of the listener's objects that exist.
 func (f *fixture) exists() map[string]bool {
 	f.Helper()
 	return map[string]bool{

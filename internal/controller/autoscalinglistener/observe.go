@@ -54,7 +54,7 @@ func (c *Controller) observe(
 	return w, nil
 }
 
-// contradiction returns why a listener can't be one that the manager wrote, empty if it can.
+// contradiction returns the reason why a listener can't be one that the manager wrote, empty if it can.
 func contradiction(listener *v1alpha1.AutoscalingListener) string {
 	labels := kube.LabelledSet(listener)
 	spec := types.NamespacedName{

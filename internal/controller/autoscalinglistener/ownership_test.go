@@ -45,7 +45,8 @@ func marks() map[string]func(client.Object) {
 			o.SetOwnerReferences(kube.OwnedBy(owner))
 		},
 		"another set's": func(o client.Object) {
-			o.SetLabels(map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "elsewhere"})
+			o.SetLabels(map[string]string{v1alpha1.LabelScaleSetName: "set",
+				v1alpha1.LabelScaleSetNamespace: "elsewhere"})
 			o.SetOwnerReferences(kube.OwnedBy(ownerOf(o)))
 		},
 		"owned by a kind of the same name elsewhere": func(o client.Object) {
@@ -57,7 +58,7 @@ func marks() map[string]func(client.Object) {
 	}
 }
 
-// ownerOf returns who owns an object that is the listener's.
+// ownerOf returns the owner of an object that is the listener's.
 func ownerOf(object client.Object) client.Object {
 	switch object.(type) {
 	case *rbacv1.Role, *rbacv1.RoleBinding:
@@ -227,7 +228,8 @@ func TestListenerPodWithoutAListenerGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name, UID: "restored",
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: key.Name,
+				UID:    "restored",
 				Labels: restoredLabels()}}
 			test.change(pod)
 			f.create(pod)
@@ -240,7 +242,8 @@ func TestListenerPodWithoutAListenerGoes(t *testing.T) {
 			if mapped := len(listenerOfAbandoned(t.Context(), pod)) == 1; mapped == test.stays {
 				t.Errorf("its event brings a pass: %t", mapped)
 			}
-			if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonOwnerless); told == 0 != test.stays || told > 1 {
+			if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonOwnerless); told == 0 != test.stays ||
+				told > 1 {
 				t.Errorf("it was told %d times", told)
 			}
 		})

@@ -165,8 +165,8 @@ func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.Namespac
 		return client.IgnoreNotFound(err)
 	}
 	report.RecordEvent(ctx, c.options.Recorder, pod, nil, report.Warning(v1alpha1.ReasonOwnerless, "DeletePod",
-		"the pod is deleted: no AutoscalingListener owns it, as after a restore from a backup; leave listener pods out of "+
-			"backups"))
+		"the pod is deleted: no AutoscalingListener owns it, as after a restore from a backup; leave listener "+
+			"pods out of backups"))
 	return nil
 }
 
@@ -353,5 +353,5 @@ func (a attempts) pause() time.Duration {
 	return reconcile.Backoff(successorFirstBackoff, successorLongestBackoff, a.number)
 }
 
-// wait returns how long it is until the next attempt; zero or less means that it may come now.
+// wait returns the time until the next attempt; zero or less means that it may come now.
 func (a attempts) wait(now time.Time) time.Duration { return a.last.Add(a.pause()).Sub(now) }

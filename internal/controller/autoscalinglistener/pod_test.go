@@ -92,8 +92,9 @@ func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
 	stray := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: managerNamespace, Name: "set-other-listener", Finalizers: []string{"example.com/node"},
 		Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener",
-			Name: "set-other-listener", UID: "other", Controller: new(true)}},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AutoscalingListener",
+				Name: "set-other-listener", UID: "other", Controller: new(true)}},
 	}}
 	runner := stray.DeepCopy()
 	runner.Name, runner.OwnerReferences[0].Kind = "set-runner-x", "EphemeralRunner"
@@ -204,7 +205,8 @@ func TestListenerStaysWhereTheNodeIsBack(t *testing.T) {
 // A pod of somebody else is left alone. One Event says what to do, and the name is tried with growing pauses.
 func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	f := newFixture(t)
-	f.create(newSet(), newListener(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	f.create(newSet(), newListener(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 	f.settle()
 	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
 		time.Minute, time.Minute} {

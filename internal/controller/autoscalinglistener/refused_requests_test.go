@@ -55,7 +55,8 @@ func TestRefusedSecretOfARunningListenerIsSaid(t *testing.T) {
 				f.wantCondition(v1alpha1.ConditionStalled, step.stalled, step.reason)
 				message, stalled := f.message(v1alpha1.ConditionStalled), step.stalled == metav1.ConditionTrue
 				if (stalled && !strings.Contains(message, "; ")) || (!stalled && message != "") {
-					t.Errorf("after %v Stalled says %q, want the refusal with a next step while it lasts", step.answer, message)
+					t.Errorf("after %v Stalled says %q, want the refusal with a next step while it lasts", step.answer,
+						message)
 				}
 			}
 		})
@@ -143,7 +144,7 @@ func (f *fixture) applyAnswers(kind string, err error) {
 	}
 }
 
-// message returns what a condition of the listener says.
+// message returns the message of a condition of the listener.
 func (f *fixture) message(conditionType string) string {
 	f.Helper()
 	if found := meta.FindStatusCondition(f.listener().Status.Conditions, conditionType); found != nil {

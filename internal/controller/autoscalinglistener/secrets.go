@@ -171,7 +171,8 @@ func (c *Controller) applySecret(
 	wanted.Name += suffix
 	wanted.OwnerReferences = kube.OwnedBy(w.Object)
 	hash := kube.Hash(wanted)
-	if written := w.Memory.secrets[suffix]; written.hash == hash && written.writtenAt.After(w.Now.Add(-recheckInterval)) {
+	if written := w.Memory.secrets[suffix]; written.hash == hash &&
+		written.writtenAt.After(w.Now.Add(-recheckInterval)) {
 		return written.revision, nil
 	}
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(wanted))
@@ -263,7 +264,8 @@ func (c *Controller) dropSecret(ctx context.Context, w *world, suffix string) er
 // deleteSecret deletes a Secret if there is one, unless it only has the name of the listener's.
 func (c *Controller) deleteSecret(ctx context.Context, w *world, suffix string) error {
 	named := &corev1.Secret{}
-	named.Namespace, named.Name, named.OwnerReferences = w.Object.Namespace, w.Object.Name+suffix, kube.OwnedBy(w.Object)
+	named.Namespace, named.Name, named.OwnerReferences = w.Object.Namespace, w.Object.Name+suffix,
+		kube.OwnedBy(w.Object)
 	live, err := c.secret(ctx, client.ObjectKeyFromObject(named))
 	if err != nil || live == nil {
 		return err

@@ -108,7 +108,8 @@ func TestAListenerKeepsItsTokenUntilGitHubHasAcceptedAnother(t *testing.T) {
 		t.Helper()
 		set := &v1alpha1.AutoscalingRunnerSet{}
 		f.get(set, setNamespace, "set")
-		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCredentialsValid, Status: status, Reason: reason,
+		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionCredentialsValid, Status: status,
+			Reason:             reason,
 			ObservedGeneration: generation}}
 		if err := f.client.Status().Update(t.Context(), set); err != nil {
 			t.Fatal(err)

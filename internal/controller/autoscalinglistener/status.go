@@ -143,8 +143,8 @@ func conditionsOf(w *world) []metav1.Condition {
 	return conditions
 }
 
-// unmet returns why the pass could not do everything that the spec asks for, and whether that is so until somebody
-// changes something. The reason is empty if the pass could.
+// unmet returns the reason why the pass could not do everything that the spec asks for, and whether that is so until
+// somebody changes something. The reason is empty if the pass could.
 func (w *world) unmet() (reason, message string, stalled bool) {
 	if w.taken != nil {
 		return v1alpha1.ReasonListenerNameTaken, w.taken.Error(), true
@@ -203,7 +203,8 @@ func publishRunning(w *world) {
 		"enterprise":   "",
 	}
 	if url, err := actions.ParseConfigURL(w.Object.Spec.GitHubConfigUrl); err == nil {
-		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization, url.Enterprise
+		labels["repository"], labels["organization"], labels["enterprise"] = url.Repository, url.Organization,
+			url.Enterprise
 	}
 	value := 0.0
 	if runs {

@@ -21,7 +21,9 @@ func TestTheSeriesStaysWhileItsAddressDoes(t *testing.T) {
 	if running.WithLabelValues(key.Name, key.Namespace, "", "my-org", "") != first {
 		t.Error("the series was deleted and made again")
 	}
-	w.Object = newListener(func(l *v1alpha1.AutoscalingListener) { l.Spec.GitHubConfigUrl = "https://github.com/other-org" })
+	w.Object = newListener(func(l *v1alpha1.AutoscalingListener) {
+		l.Spec.GitHubConfigUrl = "https://github.com/other-org"
+	})
 	before := testutil.CollectAndCount(running)
 	publishRunning(w)
 	if testutil.CollectAndCount(running) != before {

@@ -86,7 +86,8 @@ func TestAnotherAddressOfThePlaceKeepsTheScaleSet(t *testing.T) {
 						f.restart(nil)
 					}
 					f.movedTo(alias, f.github.Sets[address])
-					if calls := f.github.Made(); slices.Contains(calls, "delete 1") || slices.Contains(calls, "create") {
+					if calls := f.github.Made(); slices.Contains(calls, "delete 1") ||
+						slices.Contains(calls, "create") {
 						t.Errorf("calls %q, want the scale set found and kept", calls)
 					}
 					if got := f.set().Status.Registration; got.URL != alias || got.ID != 1 ||

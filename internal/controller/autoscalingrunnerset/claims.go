@@ -50,8 +50,8 @@ func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
 		return err
 	}
 	c.recordFarewell(ctx, w, report.Warning(v1alpha1.ReasonVolumeClaimRefused, "Delete", fmt.Sprintf(
-		"%d claims are not as persistentVolumeClaimRetentionPolicy says, because the right to change them went with the "+
-			"release: look at kubectl get persistentvolumeclaims -n %s -l %s=%s",
+		"%d claims are not as persistentVolumeClaimRetentionPolicy says, because the right to change them went "+
+			"with the release: look at kubectl get persistentvolumeclaims -n %s -l %s=%s",
 		refused, w.Set.Namespace, v1alpha1.LabelScaleSetName, w.Set.Name)))
 	return nil
 }

@@ -89,19 +89,20 @@ func (w *world) startControllers() {
 	}
 	only := cache.ByObject{Label: labels.NewSelector().Add(*ours)}
 	unique := true
-	manager, err := ctrl.NewManager(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, "manager")), ctrl.Options{
-		Scheme:  w.client.Scheme(),
-		Metrics: server.Options{BindAddress: "0"},
-		Cache: cache.Options{
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}: only, &corev1.ServiceAccount{}: only, &rbacv1.Role{}: only, &rbacv1.RoleBinding{}: only,
+	manager, err := ctrl.NewManager(w.cluster.ConfigFor(w.T, testkube.ServiceAccount(w.system, "manager")),
+		ctrl.Options{
+			Scheme:  w.client.Scheme(),
+			Metrics: server.Options{BindAddress: "0"},
+			Cache: cache.Options{
+				ByObject: map[client.Object]cache.ByObject{
+					&corev1.Pod{}: only, &corev1.ServiceAccount{}: only, &rbacv1.Role{}: only, &rbacv1.RoleBinding{}: only,
+				},
+				DefaultTransform: cache.TransformStripManagedFields(),
 			},
-			DefaultTransform: cache.TransformStripManagedFields(),
-		},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{},
-			&corev1.ConfigMap{}}}},
-		Controller: config.Controller{SkipNameValidation: &unique},
-	})
+			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{},
+				&corev1.ConfigMap{}}}},
+			Controller: config.Controller{SkipNameValidation: &unique},
+		})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -24,7 +24,8 @@ func TestARefusalStandsWhileGitHubIsAskedAgain(t *testing.T) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "absent" }))
 		f.settle()
 		for range 20 {
-			f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonRunnerGroupNotFound)
+			f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse,
+				v1alpha1.ReasonRunnerGroupNotFound)
 			f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRunnerGroupNotFound)
 			controllertest.Elapse(scaleset.RetryLongestBackoff)
 			f.reconcile()
@@ -41,7 +42,8 @@ func TestSecretThatMayNotBeReadIsSaid(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
 		f.reconcile() // sets the finalizer
-		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github", errors.New("no Role says so"))
+		f.github.unresolved = apierrors.NewForbidden(corev1.Resource("secrets"), "github",
+			errors.New("no Role says so"))
 		controllertest.Elapse(time.Minute)
 		if _, err := f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}); err == nil {
 			t.Error("the refusal is not tried again")
@@ -90,7 +92,9 @@ func TestAdviceAboutDroppedLabelsFitsTheAddress(t *testing.T) {
 				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.GitHubConfigUrl = address }))
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionTrue, reasonLabelsAccepted)
-				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetLabels = []string{"gpu", "large"} })
+				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+					s.Spec.RunnerScaleSetLabels = []string{"gpu", "large"}
+				})
 				f.settle()
 				f.wantCondition(v1alpha1.ConditionLabelsInSync, metav1.ConditionFalse, v1alpha1.ReasonLabelsDropped)
 				f.wantMessage(v1alpha1.ConditionLabelsInSync,

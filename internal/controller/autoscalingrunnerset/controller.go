@@ -88,7 +88,8 @@ type Controller struct {
 // NewController returns a controller to be set up with a manager, or to be called through Reconcile directly.
 func NewController(options Options) *Controller {
 	c := &Controller{
-		options: options, children: children.NewKeeper(options.Options), budgets: disruptionbudgets.NewReader(options.Reader),
+		options: options, children: children.NewKeeper(options.Options),
+		budgets: disruptionbudgets.NewReader(options.Reader),
 		protection: &cleanupprotection.Remover{
 			Client:    options.Client,
 			Version:   options.Version,
@@ -100,7 +101,9 @@ func NewController(options Options) *Controller {
 	c.deletions = pool.NewCalls[types.NamespacedName, scaleset.Deletion](options.Pool, options.Clock, c.waker.Wake)
 	c.searches = pool.NewCalls[types.NamespacedName, searchResult](options.Pool, options.Clock, c.waker.Wake)
 	c.reconciler = reconcile.For(kind{
-		Name: "AutoscalingRunnerSet", New: func() *v1alpha1.AutoscalingRunnerSet { return &v1alpha1.AutoscalingRunnerSet{} },
+		Name: "AutoscalingRunnerSet", New: func() *v1alpha1.AutoscalingRunnerSet {
+			return &v1alpha1.AutoscalingRunnerSet{}
+		},
 		Client: options.Client, Clock: options.Clock,
 		Forget: c.forget,
 		Log: func(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) context.Context {
@@ -301,7 +304,7 @@ func (c *Controller) protect(ctx context.Context, w *world) error {
 	return kube.AddFinalizer(ctx, c.options.Client, w.Set, v1alpha1.FinalizerAutoscalingRunnerSet)
 }
 
-// wanted returns what the set's objects are made from. It is registered at the spec's address.
+// wanted gathers what the set's objects are made from. It is registered at the spec's address.
 func (w *world) wanted() children.Wanted {
 	return children.Wanted{
 		Set:          w.Set,

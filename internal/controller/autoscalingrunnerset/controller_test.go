@@ -108,7 +108,8 @@ func TestMaxRunnersChangesInPlace(t *testing.T) {
 		if *got.MaxRunners != 3 || got.Replicas != 5 || got.AssignedJobs != 4 {
 			t.Errorf("spec = %+v, want maxRunners 3 and the listener's fields untouched", got)
 		}
-		if listeners := f.listeners(); len(listeners) != 1 || listeners[0].UID != uid || listeners[0].Spec.MaxRunners != 3 {
+		if listeners := f.listeners(); len(listeners) != 1 || listeners[0].UID != uid ||
+			listeners[0].Spec.MaxRunners != 3 {
 			t.Errorf("listeners = %+v, want the same one changed in place", listeners)
 		}
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MaxRunners = nil })
@@ -171,7 +172,8 @@ func TestLimitForEachSet(t *testing.T) {
 				f.settle()
 				listener, runnerSet := f.listeners()[0].Spec, f.runnerSets()[0].Spec
 				if listener.MinRunners != test.wantLeast || listener.MaxRunners != test.wantMost {
-					t.Errorf("the listener has %d to %d, want %d to %d", listener.MinRunners, listener.MaxRunners, test.wantLeast,
+					t.Errorf("the listener has %d to %d, want %d to %d", listener.MinRunners, listener.MaxRunners,
+						test.wantLeast,
 						test.wantMost)
 				}
 				if runnerSet.MaxRunners == nil || *runnerSet.MaxRunners != test.wantMost {

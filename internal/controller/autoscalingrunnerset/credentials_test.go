@@ -52,7 +52,8 @@ func TestMendedCredentialsGiveWayToWhatElseIsWrong(t *testing.T) {
 					f.settle()
 				}
 				f.wantCondition(v1alpha1.ConditionCredentialsValid, test.want.credentials, test.want.credentialsBecause)
-				f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, test.want.notRegisteredReason)
+				f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse,
+					test.want.notRegisteredReason)
 				f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, test.want.notRegisteredReason)
 				f.github.Fail(nil)
 				controllertest.Elapse(2 * time.Minute)

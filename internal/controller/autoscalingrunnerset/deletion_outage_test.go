@@ -45,9 +45,11 @@ func TestDeletionWhileGitHubIsDown(t *testing.T) {
 			}
 			w.delete(doomed(w)...)
 			set := &v1alpha1.AutoscalingRunnerSet{}
-			w.Eventually(func() string { w.exists(set, w.runners, "set"); return readyReason(set) }).Should(isDeregistering)
+			w.Eventually(func() string { w.exists(set, w.runners, "set"); return readyReason(set) }).
+				Should(isDeregistering)
 			if w.listener() == nil {
-				t.Error("the listener's Secrets, which may be the last to have credentials, went before the scale set was deleted")
+				t.Error("the listener's Secrets, which may be the last to have credentials, went before the scale " +
+					"set was deleted")
 			}
 			w.clock.ahead.Add(int64(scaleset.DeregisterTimeout))
 			w.Eventually(func() bool { return w.exists(set, w.runners, "set") || w.listener() != nil }).Should(isFalse)

@@ -30,7 +30,8 @@ func TestScaleSetIsDeletedOnceThoughTheStatusIsLate(t *testing.T) {
 		}
 		for range 3 {
 			f.restart(nil)
-			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+			// errors are the point of it
+			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 			controllertest.Elapse(2 * time.Second)
 			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 		}

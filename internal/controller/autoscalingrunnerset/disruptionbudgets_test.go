@@ -135,14 +135,17 @@ func TestUnreadableBudgetsCostNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				reads := 0
-				list := func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				list := func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+					options ...client.ListOption) error {
 					if _, budgets := list.(*policyv1.PodDisruptionBudgetList); budgets {
 						reads++
 						return test.err
 					}
 					return c.List(ctx, list, options...)
 				}
-				f.change = func(o *Options) { o.Reader = interceptor.NewClient(f.client, interceptor.Funcs{List: list}) }
+				f.change = func(o *Options) {
+					o.Reader = interceptor.NewClient(f.client, interceptor.Funcs{List: list})
+				}
 				f.restart(nil)
 				f.create(newSet())
 				f.settle()

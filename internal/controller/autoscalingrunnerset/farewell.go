@@ -187,7 +187,8 @@ func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err e
 		w.Unanswered = progress.Cause
 		return false, nil
 	}
-	if w.Registration == nil && len(registrations) == 0 && w.Set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
+	if w.Registration == nil && len(registrations) == 0 &&
+		w.Set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] == "" {
 		return true, nil
 	}
 	if unproven {

@@ -98,7 +98,8 @@ func TestDeletionKeepsItsOrder(t *testing.T) {
 		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
-		if set := f.set(); set.Status.Registration != nil || set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
+		if set := f.set(); set.Status.Registration != nil ||
+			set.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
 			t.Errorf("registration %+v stands after the deregistration; the listener would keep its Secrets",
 				set.Status.Registration)
 		}
@@ -258,7 +259,8 @@ func TestReleaseStripsCleanupProtection(t *testing.T) {
 		}
 		f.settle()
 		for _, object := range []client.Object{&corev1.Secret{}, &rbacv1.Role{}} {
-			if err := f.client.Get(t.Context(), client.ObjectKey{Namespace: setNamespace, Name: "kept"}, object); err != nil {
+			if err := f.client.Get(t.Context(), client.ObjectKey{Namespace: setNamespace, Name: "kept"},
+				object); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{"example.com/other"}, object.GetFinalizers()); diff != "" {
@@ -299,7 +301,8 @@ func TestReleaseToleratesRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.intercept.Patch = func(
-					ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+					ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+					options ...client.PatchOption,
 				) error {
 					if _, isSecret := object.(*corev1.Secret); isSecret {
 						return refusal
@@ -330,7 +333,8 @@ func wantEventTwice(t *testing.T, told []string, reason string) {
 	t.Helper()
 	rest := slices.DeleteFunc(slices.Clone(told), func(event string) bool { return !strings.Contains(event, reason) })
 	if len(rest) != 2 {
-		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener", len(rest), reason,
+		t.Errorf("%d Events with reason %s among %q, want one about the set and one about the listener",
+			len(rest), reason,
 			told)
 	}
 }

@@ -150,7 +150,7 @@ func (f *fixture) reconcile() reconcile.Result {
 	return result
 }
 
-// observe returns what a pass would begin with.
+// observe returns the world that a pass would begin with.
 func (f *fixture) observe() *world {
 	f.Helper()
 	set := f.set()

@@ -43,8 +43,9 @@ func (c *Controller) knownReferences(w *world) []credentials.Reference {
 func (c *Controller) recordUnproven(ctx context.Context, w *world, registration v1alpha1.ScaleSetRegistration) {
 	if !w.Records.IsLeaving(registration) {
 		c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
-			fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither the listener nor the runners "+
-				"of this set use that address, so no credentials are sent there; delete it on GitHub if it was this set's",
+			fmt.Sprintf("Not deleted: scale set %q (id %d) at %s, which the status named. Neither the listener nor "+
+				"the runners of this set use that address, so no credentials are sent there; delete it on GitHub "+
+				"if it was this set's",
 				registration.Name, registration.ID, registration.URL)))
 	}
 }
@@ -63,7 +64,8 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	answered, created := last.Result, false
 	var unanswered []v1alpha1.ScaleSetRegistration
 	var givenUp []v1alpha1.ScaleSetRegistration
-	if asked := w.Records.AskedAt(except); answered.Set == nil || !ledger.MayBeOneAddress(answered.Desired.URL, except) {
+	if asked := w.Records.AskedAt(except); answered.Set == nil ||
+		!ledger.MayBeOneAddress(answered.Desired.URL, except) {
 		givenUp = asked[:max(0, len(asked)-mostAsked)]
 	}
 	after := w.Records.Without(func(r ledger.Record) bool {
@@ -273,7 +275,8 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 		names = append(names, fmt.Sprintf("%q (id %d) at %s", r.Name, r.ID, r.URL))
 	}
 	c.recordFarewell(ctx, w, report.Warning("ScaleSetLeftOnGitHub", "Deregister",
-		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v", strings.Join(names, ", "),
+		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v",
+			strings.Join(names, ", "),
 			progress.Cause)))
 }
 
@@ -286,7 +289,8 @@ func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([
 	if err := c.options.Client.List(ctx, &sets, atAddress, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
 	}
-	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }), nil
+	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }),
+		nil
 }
 
 // heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.

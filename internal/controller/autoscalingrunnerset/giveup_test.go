@@ -52,7 +52,8 @@ func TestFailedSearchDoesNotEndTheOtherDeletions(t *testing.T) {
 				if left := f.github.Sets[address]; len(left) > 0 || !f.gone() {
 					t.Errorf("gone %t, left at the former address: %v", f.gone(), left)
 				}
-				if perhaps := strings.Count(told, "Perhaps left on GitHub: scale set \"set\" at "+newAddress); perhaps != 2 {
+				if perhaps := strings.Count(told,
+					"Perhaps left on GitHub: scale set \"set\" at "+newAddress); perhaps != 2 {
 					t.Errorf("told %d times, want once for the set and once for the listener:\n%s", perhaps, told)
 				}
 			})

@@ -158,9 +158,11 @@ func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
 					f.settleBoth()
 					first, twin := f.set().Status.Registration, f.twin().Status.Registration
 					if first == nil || twin == nil || first.ID != 1 || twin.ID != 2 || len(f.listeners()) != 2 {
-						t.Errorf("registrations %+v and %+v with %d listeners, want scale sets 1 and 2", first, twin, len(f.listeners()))
+						t.Errorf("registrations %+v and %+v with %d listeners, want scale sets 1 and 2", first, twin,
+							len(f.listeners()))
 					}
-					renamedTo := map[types.NamespacedName]*v1alpha1.ScaleSetRegistration{setKey: first, twinKey: twin}[key]
+					renamedTo := map[types.NamespacedName]*v1alpha1.ScaleSetRegistration{setKey: first,
+						twinKey: twin}[key]
 					if renamedTo != nil && renamedTo.Name != "unique" {
 						t.Errorf("registration %+v, want the new name", renamedTo)
 					}
@@ -272,7 +274,8 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 		allocations := func() float64 {
 			w := &world{Pass: new(Pass)}
 			w.Set = newSet()
-			const runs = 1000 // what the rest of the process allocates meanwhile is counted, too, and must not make one in each
+			// what the rest of the process allocates meanwhile is counted, too, and must not make one in each
+			const runs = 1000
 			return testing.AllocsPerRun(runs, func() {
 				if _, err := f.controller.otherSets(f.Context(), w, address); err != nil {
 					t.Fatal(err)
@@ -284,7 +287,8 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 				return ledger.AddressKeysOf(object.(client.Object)), nil
 			}})
 		f.controller.options.Client = interceptor.NewClient(f.client, interceptor.Funcs{
-			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList,
+				options ...client.ListOption) error {
 				wanted := client.ListOptions{}
 				wanted.ApplyOptions(options)
 				key, _ := wanted.FieldSelector.RequiresExactMatch(ledger.IndexByAddress)

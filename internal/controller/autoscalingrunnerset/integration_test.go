@@ -146,7 +146,8 @@ func TestWhatAListenerChangesInItsRunnerSetIsRestored(t *testing.T) {
 			// this API server refuses it to a listener, one without OwnerReferencesPermissionEnforcement does not
 			writer = w.client
 		}
-		if err := writer.Patch(t.Context(), runnerSet, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		if err := writer.Patch(t.Context(), runnerSet,
+			client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 			t.Fatalf("%s: %v", patch, err)
 		}
 		w.Eventually(func() string {

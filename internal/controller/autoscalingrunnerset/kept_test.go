@@ -58,7 +58,8 @@ func TestDeletionSaysWhatKeepsIt(t *testing.T) {
 		"a runner, as its set says": {func(f *fixture) {
 			runnerSet := f.runnerSets()[0]
 			meta.SetStatusCondition(&runnerSet.Status.Conditions, metav1.Condition{
-				Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForeignFinalizers,
+				Type: v1alpha1.ConditionDeletionBlocked, Status: metav1.ConditionTrue,
+				Reason:  v1alpha1.ReasonForeignFinalizers,
 				Message: "kubectl patch pod x " + foreign,
 			})
 			f.updateStatus(&runnerSet)
@@ -74,8 +75,10 @@ func TestDeletionSaysWhatKeepsIt(t *testing.T) {
 				test.keep(f)
 				f.elapse(time.Minute - time.Second)
 				f.wantCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonForeignFinalizers)
-				f.wantCondition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue, v1alpha1.ReasonForeignFinalizers)
-				message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionDeletionBlocked).Message
+				f.wantCondition(v1alpha1.ConditionDeletionBlocked, metav1.ConditionTrue,
+					v1alpha1.ReasonForeignFinalizers)
+				message := meta.FindStatusCondition(f.set().Status.Conditions,
+					v1alpha1.ConditionDeletionBlocked).Message
 				if !strings.Contains(message, foreign) || !strings.Contains(message, "kubectl patch "+test.object) {
 					t.Errorf("message %q, want the finalizer and a command for %s", message, test.object)
 				}

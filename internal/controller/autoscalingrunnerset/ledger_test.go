@@ -112,7 +112,8 @@ func TestScaleSetIsRecordedBeforeItIsCreated(t *testing.T) {
 				test(f)
 				registered := f.set().Status.Registration
 				f.wantLedger(fmt.Sprintf("Current %s at %s with id %d", registered.Name, registered.URL, registered.ID))
-				if there := f.github.Sets[registered.URL]; len(there) != 1 || there[registered.ID].Name != registered.Name {
+				if there := f.github.Sets[registered.URL]; len(there) != 1 ||
+					there[registered.ID].Name != registered.Name {
 					t.Errorf("registration %+v, on GitHub %+v", registered, there)
 				}
 			})
@@ -142,7 +143,8 @@ func TestManagerThatIsKilledLeavesNothingOnGitHub(t *testing.T) {
 				}
 				f.reconcile()
 				if len(f.github.Sets[address]) != 1 || !slices.Contains(f.ledger(), "Asked set at "+address) {
-					t.Fatalf("on GitHub %+v, ledger %q, want a scale set whose id is not recorded", f.github.Sets, f.ledger())
+					t.Fatalf("on GitHub %+v, ledger %q, want a scale set whose id is not recorded", f.github.Sets,
+						f.ledger())
 				}
 				if !test.created {
 					clear(f.github.Sets[address])
@@ -161,7 +163,8 @@ func TestManagerThatIsKilledLeavesNothingOnGitHub(t *testing.T) {
 					f.finalizing()
 				}
 				told := strings.Join(f.events(), "\n")
-				if left := f.github.Sets[address]; len(left) > 0 || !f.gone() || strings.Contains(told, "ScaleSetLeftOnGitHub") {
+				if left := f.github.Sets[address]; len(left) > 0 || !f.gone() ||
+					strings.Contains(told, "ScaleSetLeftOnGitHub") {
 					t.Errorf("gone %t, left on GitHub: %+v, told %q", f.gone(), left, told)
 				}
 			})
@@ -182,7 +185,8 @@ func TestManagerThatIsKilledDuringAMoveTellsWhatMayBeLeft(t *testing.T) {
 		told := strings.Join(f.events(), "\n")
 		if !strings.Contains(told, "Perhaps left on GitHub") || strings.Contains(told, "<nil>") ||
 			strings.Count(told, newAddress) != 2 {
-			t.Errorf("told %q, want what may be left at %s, once for the set and once for its listener", told, newAddress)
+			t.Errorf("told %q, want what may be left at %s, once for the set and once for its listener", told,
+				newAddress)
 		}
 	})
 }
@@ -352,7 +356,8 @@ func TestLedgerIsBounded(t *testing.T) {
 			f.move(fmt.Sprintf("https://github.com/org-%d", i))
 			f.settle()
 		}
-		if lines := f.ledger(); len(lines) != v1alpha1.MaxRegistrationRecords || !strings.HasPrefix(lines[0], "Current ") {
+		if lines := f.ledger(); len(lines) != v1alpha1.MaxRegistrationRecords ||
+			!strings.HasPrefix(lines[0], "Current ") {
 			t.Errorf("%d records: %q", len(lines), lines)
 		}
 		for _, runner := range runners {

@@ -19,7 +19,8 @@ import (
 // manager's namespace.
 func asTheController(s *v1alpha1.AutoscalingRunnerSet) {
 	s.Labels["app.kubernetes.io/name"], s.Labels["app.kubernetes.io/instance"] = "gha-rs-controller", "arc"
-	s.Labels["argocd.argoproj.io/instance"], s.Labels["kustomize.toolkit.fluxcd.io/name"], s.Labels["helm.sh/chart"] = "a",
+	s.Labels["argocd.argoproj.io/instance"], s.Labels["kustomize.toolkit.fluxcd.io/name"],
+		s.Labels["helm.sh/chart"] = "a",
 		"b", "c"
 	s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{"pool": "system"},
@@ -28,8 +29,10 @@ func asTheController(s *v1alpha1.AutoscalingRunnerSet) {
 		Containers: []corev1.Container{{Name: "listener", Image: "mine",
 			VolumeMounts: []corev1.VolumeMount{{Name: "ca", MountPath: "/ca"}}}},
 	}}
-	s.Spec.ListenerServiceAccountMetadata = &v1alpha1.ResourceMeta{Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
-	s.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/namespace": managerNamespace, "mine": "yes"}}
+	s.Spec.ListenerServiceAccountMetadata = &v1alpha1.ResourceMeta{
+		Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
+	s.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{
+		Labels: map[string]string{"app.kubernetes.io/namespace": managerNamespace, "mine": "yes"}}
 	s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "job"}}
 }
 
@@ -67,7 +70,8 @@ func TestRefusedFieldsAreToldAndForgotten(t *testing.T) {
 		f.create(newSet(asTheController))
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse, v1alpha1.ReasonFieldsRefused)
-		message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
+		message := meta.FindStatusCondition(f.set().Status.Conditions,
+			v1alpha1.ConditionListenerTemplateAccepted).Message
 		for _, part := range []string{
 			"spec.volumes[ca].secret", "spec.containers[listener].image", "spec.containers[listener].volumeMounts[/ca]",
 			"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn]",
@@ -85,7 +89,8 @@ func TestRefusedFieldsAreToldAndForgotten(t *testing.T) {
 			t.Errorf("it was told %d times", told)
 		}
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
-			s.Spec.ListenerTemplate, s.Spec.ListenerServiceAccountMetadata, s.Spec.AutoscalingListenerMetadata = nil, nil, nil
+			s.Spec.ListenerTemplate, s.Spec.ListenerServiceAccountMetadata, s.Spec.AutoscalingListenerMetadata = nil,
+				nil, nil
 		})
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionTrue, reasonAccepted)
@@ -122,13 +127,17 @@ func TestARCImageIsNamedAndNotUsed(t *testing.T) {
 			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 				listener := corev1.Container{Name: "listener",
 					Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}
-				s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{listener}}}
+				s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{
+					Spec: corev1.PodSpec{Containers: []corev1.Container{listener}}}
 			}))
 			f.settle()
-			f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse, v1alpha1.ReasonFieldsRefused)
-			message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
+			f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse,
+				v1alpha1.ReasonFieldsRefused)
+			message := meta.FindStatusCondition(f.set().Status.Conditions,
+				v1alpha1.ConditionListenerTemplateAccepted).Message
 			if !strings.Contains(message,
-				"spec.containers[listener].image: it is the image of actions-runner-controller, which no policy allows") {
+				"spec.containers[listener].image: it is the image of actions-runner-controller, which no "+
+					"policy allows") {
 				t.Errorf("%s: %s", policy.Name(), message)
 			}
 			if image := f.listeners()[0].Spec.Template.Spec.Containers[0].Image; image != "" {
@@ -152,7 +161,8 @@ func TestManyRefusedFieldsMakeAShortMessage(t *testing.T) {
 			}
 		}))
 		f.settle()
-		message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionListenerTemplateAccepted).Message
+		message := meta.FindStatusCondition(f.set().Status.Conditions,
+			v1alpha1.ConditionListenerTemplateAccepted).Message
 		if len(message) > 1024 || !strings.Contains(message, "more; the listener runs without them") ||
 			!strings.HasSuffix(message, "of its chart") {
 			t.Errorf("message of %d bytes: %s", len(message), message)

@@ -21,7 +21,8 @@ func listenerNamed(name, namespace string) *v1alpha1.AutoscalingListener {
 	return &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: managerNamespace, Name: name, Finalizers: []string{v1alpha1.FinalizerAutoscalingListener},
-			Labels: map[string]string{v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: namespace},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: setKey.Name,
+				v1alpha1.LabelScaleSetNamespace: namespace},
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: namespace,
 			AutoscalingRunnerSetName: setKey.Name, Image: "theirs:1"},
@@ -90,7 +91,8 @@ func TestAllListenerNamesTaken(t *testing.T) {
 		f.wantUnchanged(one, other)
 		f.wantCondition(v1alpha1.ConditionListenerReady, metav1.ConditionFalse, v1alpha1.ReasonListenerNameTaken)
 		if said := meta.FindStatusCondition(f.set().Status.Conditions,
-			v1alpha1.ConditionListenerReady).Message; !strings.Contains(said, names[0]) || !strings.Contains(said, names[1]) {
+			v1alpha1.ConditionListenerReady).Message; !strings.Contains(said, names[0]) ||
+			!strings.Contains(said, names[1]) {
 			t.Errorf("ListenerReady says %q", said)
 		}
 		if wait := f.reconcile().RequeueAfter; wait > takenRetryInterval {

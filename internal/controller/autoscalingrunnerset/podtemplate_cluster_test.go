@@ -37,7 +37,9 @@ type site struct {
 var sites = map[string]site{
 	"nothing": {},
 	"pod-security": {
-		prepare: func(w *world, namespace string) { w.label(namespace, "pod-security.kubernetes.io/enforce", "baseline") },
+		prepare: func(w *world, namespace string) {
+			w.label(namespace, "pod-security.kubernetes.io/enforce", "baseline")
+		},
 		template: func(s *corev1.PodSpec) {
 			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		},
@@ -106,8 +108,10 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 				w.exists(set, namespaces[name], "set")
 				return set.Status.ObservedGeneration == set.Generation &&
 					meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionScaleSetRegistered) &&
-					meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady).Reason != "WaitingForScaleSet" &&
-					meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady).Reason != "CheckingPodTemplate"
+					meta.FindStatusCondition(set.Status.Conditions,
+						v1alpha1.ConditionListenerReady).Reason != "WaitingForScaleSet" &&
+					meta.FindStatusCondition(set.Status.Conditions,
+						v1alpha1.ConditionReady).Reason != "CheckingPodTemplate"
 			}).Should(isTrue)
 			refused := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionPodTemplateRefused)
 			switch {
@@ -144,8 +148,9 @@ func (w *world) build(s site) (namespace string) {
 	if s.prepare != nil {
 		s.prepare(w, namespace)
 		w.Eventually(func() error {
-			return w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"},
-				Spec: *template.Spec.DeepCopy()}, client.DryRunAll)
+			return w.client.Create(w.Context(),
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"},
+					Spec: *template.Spec.DeepCopy()}, client.DryRunAll)
 		}).ShouldNot(succeed)
 	}
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"},
@@ -210,7 +215,8 @@ func (w *world) policy(namespace, expression string) {
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{
+				admissionregistrationv1.Deny},
 			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: in(namespace)},
 		},
 	}
@@ -232,7 +238,8 @@ func (w *world) webhook(namespace string, server *httptest.Server) {
 		}},
 	}
 	if certificate := server.Certificate(); certificate != nil {
-		hook.Webhooks[0].ClientConfig.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+		hook.Webhooks[0].ClientConfig.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: certificate.Raw})
 	}
 	w.create(hook)
 	w.Cleanup(func() { w.deleteEventually(hook) })
@@ -246,7 +253,8 @@ func (w *world) denying() *httptest.Server {
 			response.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: "not here"}}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID,
+			Result: &metav1.Status{Message: "not here"}}
 		_ = json.NewEncoder(response).Encode(review) // the API server says so if it can't read it
 	}))
 	w.Cleanup(server.Close)

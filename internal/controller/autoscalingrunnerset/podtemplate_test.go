@@ -88,7 +88,8 @@ func (f *fixture) wantReady(when string, status metav1.ConditionStatus, reason s
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status != status || ready.Reason != reason ||
 		meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled) != stalled {
-		f.Fatalf("%s: Ready is %+v, want %s with %s and Stalled %t; conditions: %+v", when, ready, status, reason, stalled,
+		f.Fatalf("%s: Ready is %+v, want %s with %s and Stalled %t; conditions: %+v", when, ready, status, reason,
+			stalled,
 			conditions)
 	}
 }
@@ -152,7 +153,8 @@ func TestWhatPassesLeavesReadyAsItIs(t *testing.T) {
 				if kubernetes.asked < 1 || kubernetes.asked > test.most {
 					t.Errorf("%d dry runs in an hour, want 1 to %d", kubernetes.asked, test.most)
 				}
-				if c := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionPodTemplateRefused); c != nil {
+				if c := meta.FindStatusCondition(f.set().Status.Conditions,
+					v1alpha1.ConditionPodTemplateRefused); c != nil {
 					t.Errorf("condition %+v", c)
 				}
 			})
@@ -237,7 +239,8 @@ func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				var fails error
 				f.intercept.Apply = func(
-					ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+					ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration,
+					options ...client.ApplyOption,
 				) error {
 					if fails != nil {
 						return fails
@@ -246,10 +249,13 @@ func TestAPassThatIsCutShortIsNotReadyWithAChangedTemplate(t *testing.T) {
 				}
 				f.admit(&admission{})
 				f.listen()
-				f.edit(func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.Template.Labels = map[string]string{"a": "b"} })
+				f.edit(func(set *v1alpha1.AutoscalingRunnerSet) {
+					set.Spec.Template.Labels = map[string]string{"a": "b"}
+				})
 				fails = answer
 				for range 3 {
-					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+					// errors are the point of it
+					_, _ = f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: setKey})
 					if set := f.set(); set.Status.ObservedGeneration == set.Generation &&
 						meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 						t.Error("ready before the template was applied")
@@ -296,7 +302,8 @@ func (f *fixture) runnerPod(name string) {
 	f.Helper()
 	pod := podOf(f.set(), nil)
 	pod.Name, pod.CreationTimestamp = name, metav1.Now()
-	pod.Labels = map[string]string{v1alpha1.LabelScaleSetName: setKey.Name, v1alpha1.LabelScaleSetNamespace: setNamespace}
+	pod.Labels = map[string]string{v1alpha1.LabelScaleSetName: setKey.Name,
+		v1alpha1.LabelScaleSetNamespace: setNamespace}
 	f.create(pod)
 }
 

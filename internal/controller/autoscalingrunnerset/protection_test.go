@@ -44,7 +44,8 @@ func protectedObjects() []client.Object {
 func (f *fixture) answerStripping(answer func(client.Object) error) *int {
 	patches := new(int)
 	f.intercept.Patch = func(
-		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+		options ...client.PatchOption,
 	) error {
 		if _, isSet := object.(*v1alpha1.AutoscalingRunnerSet); isSet {
 			return c.Patch(ctx, object, patch, options...)
@@ -242,7 +243,9 @@ func TestSetOfTheManagersOwnVersionCostsNoPatch(t *testing.T) {
 func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.answerStripping(func(object client.Object) error {
-			if slices.ContainsFunc(protectedObjects(), func(o client.Object) bool { return o.GetName() == object.GetName() }) {
+			if slices.ContainsFunc(protectedObjects(), func(o client.Object) bool {
+				return o.GetName() == object.GetName()
+			}) {
 				t.Errorf("%T is patched", object)
 			}
 			return nil
@@ -287,7 +290,10 @@ func TestRefusedRemovalIsToldWhereARCsFinalizerIs(t *testing.T) {
 				f.settle()
 				events := f.events()
 				if told := slices.ContainsFunc(events,
-					func(e string) bool { return strings.Contains(e, v1alpha1.ReasonForeignFinalizers) }); told != want {
+					func(e string) bool {
+						return strings.Contains(e,
+							v1alpha1.ReasonForeignFinalizers)
+					}); told != want {
 					t.Errorf("Events %q", events)
 				}
 			})

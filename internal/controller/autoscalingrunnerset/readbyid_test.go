@@ -56,7 +56,8 @@ func TestChangesReachAServiceWithoutReadByID(t *testing.T) {
 			sets := f.github.Sets[address]
 			if set := sets[1]; len(sets) != 1 || set.Name != step.name || set.RunnerGroupID != step.group ||
 				len(set.Labels) != len(step.labels) || len(scaleset.MissingLabels(&set, step.labels)) > 0 {
-				t.Fatalf("scale sets %+v, want the first one as %q with labels %v in group %d, and no other", sets, step.name,
+				t.Fatalf("scale sets %+v, want the first one as %q with labels %v in group %d, and no other", sets,
+					step.name,
 					step.labels, step.group)
 			}
 			if got := f.set().Status.Registration; got.ID != 1 || got.Name != step.name {
@@ -132,7 +133,8 @@ func TestTakeoverFromARCWithoutReadByID(t *testing.T) {
 					return
 				}
 				f.settle()
-				if sets := f.github.Sets[address]; len(sets) != 1 || sets[4].Name != "renamed" || sets[4].RunnerGroupID != 1 {
+				if sets := f.github.Sets[address]; len(sets) != 1 || sets[4].Name != "renamed" ||
+					sets[4].RunnerGroupID != 1 {
 					t.Errorf("scale sets %+v, want ARC's renamed", sets)
 				}
 			})

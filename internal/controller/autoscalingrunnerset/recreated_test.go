@@ -40,7 +40,8 @@ func TestRecreatedSetDoesNotInheritWhatGitHubAnsweredToTheFormerOne(t *testing.T
 		f.github.Made()
 		f.settle()
 		if now := f.set().Status.Registration; now == nil || now.ID == former.ID {
-			t.Errorf("the recreated set is registered as %+v, want another scale set than %d, which is deleted; calls: %q", now,
+			t.Errorf("the recreated set is registered as %+v, want another scale set than %d, which is deleted; "+
+				"calls: %q", now,
 				former.ID, f.github.Made())
 		}
 	})

@@ -22,7 +22,8 @@ import (
 // TestRefusedChangeOfAHealthySetIsSaid: the set keeps working, but not as the spec asks for. A failure that passes by
 // itself doesn't change Ready.
 func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
-	kind, resource := schema.GroupKind{Kind: "EphemeralRunnerSet"}, schema.GroupResource{Resource: "ephemeralrunnersets"}
+	kind, resource := schema.GroupKind{Kind: "EphemeralRunnerSet"},
+		schema.GroupResource{Resource: "ephemeralrunnersets"}
 	conflict := apierrors.NewConflict(resource, "set", errors.New("read it again"))
 	for name, refusal := range map[string]error{
 		"invalid":     apierrors.NewInvalid(kind, "set", nil),
@@ -36,7 +37,8 @@ func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
 				f.listening()
 				f.settle()
 				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
-					s.Spec.EphemeralRunnerSetMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"new": "label"}}
+					s.Spec.EphemeralRunnerSetMetadata = &v1alpha1.ResourceMeta{
+						Labels: map[string]string{"new": "label"}}
 				})
 				for _, step := range []struct {
 					answer error
@@ -56,7 +58,8 @@ func TestRefusedChangeOfAHealthySetIsSaid(t *testing.T) {
 					}
 					if step.ready == metav1.ConditionFalse &&
 						(ready.Reason != v1alpha1.ReasonReconcileFailed || !strings.Contains(ready.Message, "; ")) {
-						t.Errorf("reason %s, message %q: want the refusal with a next step", ready.Reason, ready.Message)
+						t.Errorf("reason %s, message %q: want the refusal with a next step", ready.Reason,
+							ready.Message)
 					}
 				}
 			})
@@ -77,7 +80,8 @@ func (f *fixture) applyAnswers(err error) {
 	}
 	f.restart(nil)
 	for range 3 {
-		_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+		// errors are the point of it
+		_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 		controllertest.Elapse(2 * statusInterval)
 	}
 }
@@ -89,7 +93,8 @@ func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 			errors.New("a policy guards it")))
 		f.create(newSet())
 		for range 3 {
-			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+			// errors are the point of it
+			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 			controllertest.Elapse(2 * statusInterval)
 		}
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, v1alpha1.ReasonReconcileFailed)
@@ -104,7 +109,8 @@ func TestRegistrationThatCannotBeWrittenIsSaid(t *testing.T) {
 func (f *fixture) refuseAnnotations(err error) {
 	f.Helper()
 	f.intercept.Patch = func(
-		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+		options ...client.PatchOption,
 	) error {
 		if err != nil && object.GetAnnotations()[v1alpha1.AnnotationRunnerScaleSetID] != "" {
 			return err
@@ -134,11 +140,13 @@ func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
 		for _, step := range []struct {
 			when  string
 			fails error
-		}{{"the template can't be written", errors.New("timeout")}, {"it is written", nil}, {"it is being tried", nil}} {
+		}{{"the template can't be written", errors.New("timeout")}, {"it is written", nil},
+			{"it is being tried", nil}} {
 			fails = step.fails
 			f.restart(nil)
 			for range 4 {
-				_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey}) // errors are the point of it
+				// errors are the point of it
+				_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 				if set := f.set(); set.Status.ObservedGeneration == set.Generation &&
 					meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionReady) {
 					t.Errorf("after a restart when %s: ready with a template that nobody has tried", step.when)

@@ -160,7 +160,7 @@ func (w *world) hasReturned() bool {
 		func(r v1alpha1.ScaleSetRegistration) bool { return ledger.MayBeOneAddress(r.URL, w.Desired.URL) })
 }
 
-// due returns how long to wait until GitHub is asked again, zero or less if it is time.
+// due returns the wait until GitHub is asked again, zero or less if it is time.
 func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	answer := last.Result.Set
 	switch {
@@ -173,7 +173,8 @@ func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	case errors.Is(last.Err, scaleset.ErrAbsent):
 		return 0 // which is now to be created
 	case last.Err != nil:
-		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused && !w.holders.Hold(inUse.ID, inUse.Name) {
+		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused &&
+			!w.holders.Hold(inUse.ID, inUse.Name) {
 			return 0 // that set no longer holds it
 		}
 		return scaleset.RetryAt(last).Sub(w.Now)
@@ -293,8 +294,9 @@ func registrationEvent(
 	switch {
 	case renamed: // a warning, because by chance there may be two with the same name and id
 		return new(report.Warning("ScaleSetAddressChanged", "Register",
-			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new address, and "+
-				"nothing is deleted. If these are two places, delete the scale set at the former address on GitHub",
+			fmt.Sprintf("Scale set %q with id %d was found at %s: it is treated as the one at %s under a new "+
+				"address, and nothing is deleted. If these are two places, delete the scale set at the former "+
+				"address on GitHub",
 				now.Name, now.ID, now.URL, before.URL)))
 	case !wrote:
 		return nil
@@ -304,7 +306,8 @@ func registrationEvent(
 	case before.ID != now.ID:
 		// a warning, because the jobs that were queued for the old one on GitHub were deleted with it
 		return new(report.Warning("ScaleSetRecreated", "Register",
-			fmt.Sprintf("Scale set %d no longer exists at %s; scale set %d replaces it", before.ID, before.URL, now.ID)))
+			fmt.Sprintf("Scale set %d no longer exists at %s; scale set %d replaces it", before.ID, before.URL,
+				now.ID)))
 	case before.Name != now.Name || before.Group != now.Group: // whoever changed them
 		return new(report.Normal("ScaleSetUpdated", "Register",
 			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
@@ -363,7 +366,8 @@ func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool 
 		return false
 	}
 	answered := last.Result.Registration()
-	return ledger.MayBeOneScaleSet(*answered, *w.Registration) && ledger.MayBeOneName(answered.Name, w.Registration.Name)
+	return ledger.MayBeOneScaleSet(*answered, *w.Registration) &&
+		ledger.MayBeOneName(answered.Name, w.Registration.Name)
 }
 
 // holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it

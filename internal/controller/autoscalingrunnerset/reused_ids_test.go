@@ -142,7 +142,8 @@ func TestScaleSetOfADeletedOwnerIsTakenOverSoon(t *testing.T) {
 		f.delete()
 		f.settle()
 		f.passBoth(holderProvenInterval)
-		if got := f.twin().Status.Registration; got == nil || got.ID != 2 || !f.gone() || len(f.github.Sets[address]) != 1 {
+		if got := f.twin().Status.Registration; got == nil || got.ID != 2 || !f.gone() ||
+			len(f.github.Sets[address]) != 1 {
 			t.Errorf("registration %+v, on GitHub %+v", got, f.github.Sets[address])
 		}
 	})

@@ -88,7 +88,8 @@ func TestTurnsAreToldOnce(t *testing.T) {
 		f.settle()
 		wantEvent(t, f.events(), reasonReady)
 		runnerSet, since := f.runnerSets()[0], metav1.Now()
-		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "RateLimited",
+		runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying,
+			Reason:  "RateLimited",
 			Message: "until noon", Since: &since}
 		f.updateStatus(&runnerSet)
 		f.settle()

@@ -69,7 +69,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		f.inForce(5, 20, "office")
 		if told := f.events(); !slices.ContainsFunc(told, func(e string) bool {
 			return strings.Contains(e,
-				"ScheduleStarted Schedule office has started: schedule office is open; minRunners 5 and maxRunners 20 are in force until 2000-")
+				"ScheduleStarted Schedule office has started: schedule office is open; minRunners 5 and maxRunners "+
+					"20 are in force until 2000-")
 		}) {
 			t.Errorf("told %q", told)
 		}
@@ -78,7 +79,9 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		f.restart(nil)
 		f.settle()
 		f.inForce(5, 20, "office")
-		if told := f.events(); slices.ContainsFunc(told, func(e string) bool { return strings.Contains(e, "Schedule") }) {
+		if told := f.events(); slices.ContainsFunc(told, func(e string) bool {
+			return strings.Contains(e, "Schedule")
+		}) {
 			t.Errorf("after a restart it tells again: %q", told)
 		}
 
@@ -104,11 +107,14 @@ func TestRefusedScheduleIsNamed(t *testing.T) {
 		f.controller.options.MaxRunnersPerSet = 12
 		right, wrong := office(), office()
 		right.Schedule, wrong.Name, wrong.TimeZone = "* * * * *", "night", "Europe/Atlantis"
-		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Schedules = []v1alpha1.Schedule{right, wrong} }))
+		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Spec.Schedules = []v1alpha1.Schedule{right, wrong}
+		}))
 		f.settle()
 		f.inForce(5, 12, "office")
 		f.wantCondition(v1alpha1.ConditionSchedulesAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleRefused)
-		if told := strings.Join(f.events(), "\n"); !strings.Contains(told, `"night"`) || !strings.Contains(told, "timeZone") {
+		if told := strings.Join(f.events(), "\n"); !strings.Contains(told, `"night"`) ||
+			!strings.Contains(told, "timeZone") {
 			t.Errorf("told %s", told)
 		}
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Schedules = nil })

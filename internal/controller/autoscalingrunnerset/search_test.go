@@ -38,7 +38,7 @@ func (f *fixture) delete() {
 	}
 }
 
-// finalizing reconciles until the set is gone, and returns how long that took.
+// finalizing reconciles until the set is gone, and returns the time that it took.
 func (f *fixture) finalizing() time.Duration {
 	f.Helper()
 	start := time.Now()

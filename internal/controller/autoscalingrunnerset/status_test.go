@@ -16,7 +16,8 @@ func TestStatusIsWrittenOncePerSecond(t *testing.T) {
 		runnerSet := f.runnerSets()[0]
 		runnerSet.Status.CurrentReplicas = 1
 		f.updateStatus(&runnerSet)
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > statusInterval || f.set().ResourceVersion != written {
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter > statusInterval ||
+			f.set().ResourceVersion != written {
 			t.Errorf("next pass after %s, want within %s; status written twice: %t", requeueAfter, statusInterval,
 				f.set().ResourceVersion != written)
 		}

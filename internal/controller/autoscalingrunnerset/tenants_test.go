@@ -29,12 +29,15 @@ func (w *world) attack(tenant string) {
 				v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: w.runners,
 			}},
 			Spec: v1alpha1.AutoscalingListenerSpec{
-				GitHubConfigUrl: w.address, GitHubConfigSecret: "github", RunnerScaleSetID: 1, Image: "i", MaxRunners: 1,
-				AutoscalingRunnerSetNamespace: w.runners, AutoscalingRunnerSetName: "set", EphemeralRunnerSetName: "set",
+				GitHubConfigUrl: w.address, GitHubConfigSecret: "github", RunnerScaleSetID: 1, Image: "i",
+				MaxRunners:                    1,
+				AutoscalingRunnerSetNamespace: w.runners, AutoscalingRunnerSetName: "set",
+				EphemeralRunnerSetName: "set",
 			},
 		}
 		w.create(listener)
-		w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: listener.Labels,
+		w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name,
+			Labels:          listener.Labels,
 			OwnerReferences: kube.OwnedBy(listener)}})
 	}
 }

@@ -111,7 +111,8 @@ func TestAddressLeftAfterALostAnswerIsTold(t *testing.T) {
 // did.
 func TestFormerScaleSetIsDeletedAsItWasReached(t *testing.T) {
 	withTLS := func(s *v1alpha1.AutoscalingRunnerSet) {
-		s.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "ca"}}}
+		s.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{
+			CertificateFrom: &v1alpha1.TLSCertificateSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "ca"}}}
 	}
 	for name, deleted := range map[string]bool{"moved": false, "deleted before the move": true} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +147,8 @@ func TestDeregistrationWithInvalidCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.deletable()
-				f.github.leaveUnresolved(&credentials.InvalidError{Kind: "Secret", Namespace: setNamespace, Name: "github",
+				f.github.leaveUnresolved(&credentials.InvalidError{Kind: "Secret", Namespace: setNamespace,
+					Name:   "github",
 					Reason: "it holds both"})
 				f.github.listenerResolved = good
 				f.drained()

@@ -38,7 +38,9 @@ func TestLedgerOfAnEarlierReleaseIsWrittenOnce(t *testing.T) {
 				f.create(newSet())
 				f.settle()
 				f.restart(nil)
-				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Annotations[formerAnnotation] = listedAsFormer(newAddress) })
+				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
+					s.Annotations[formerAnnotation] = listedAsFormer(newAddress)
+				})
 				f.busy()
 				if deleted {
 					f.holdDependents()

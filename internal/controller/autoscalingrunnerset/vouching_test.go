@@ -64,7 +64,8 @@ func TestAPatchThatFailsLosesNoScaleSet(t *testing.T) {
 				}
 				f.settle()
 				f.settle()
-				told := strings.Contains(strings.Join(f.events(), "\n"), `Perhaps left on GitHub: scale set "set" at `+newAddress)
+				told := strings.Contains(strings.Join(f.events(), "\n"),
+					`Perhaps left on GitHub: scale set "set" at `+newAddress)
 				if left := len(f.github.Sets[newAddress]) > 0; left != killed || told != killed {
 					t.Errorf("ledger %q, left on GitHub %t, told %t, want %t", f.ledger(), left, told, killed)
 				}

@@ -28,12 +28,16 @@ func withClaim(t *testing.T, test func(f *fixture), change ...func(*v1alpha1.Aut
 	t.Helper()
 	set := newSet()
 	origin := controllertest.Origin(set)
-	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
-	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{KeepAfter: &v1alpha1.KeepClaimsAfter{Results: []string{"succeeded"}}}
+	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{
+		{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{
+		KeepAfter: &v1alpha1.KeepClaimsAfter{Results: []string{"succeeded"}}}
 	for _, c := range change {
 		c(origin)
 	}
-	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.VolumeClaims = map[string]string{"cache": cacheClaim} })
+	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
+		r.Spec.VolumeClaims = map[string]string{"cache": cacheClaim}
+	})
 	inBubble(t, test, set, origin, runner)
 }
 
@@ -66,7 +70,8 @@ func TestARunnerStaysWhileItsSpoiledClaimMayNotBeDeleted(t *testing.T) {
 	withClaim(t, func(f *fixture) {
 		forbidden := true
 		f.cache.Client = interceptor.NewClient(f.api, interceptor.Funcs{
-			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object,
+				options ...client.DeleteOption) error {
 				if _, is := object.(*corev1.PersistentVolumeClaim); is && forbidden {
 					return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), object.GetName(), nil)
 				}
@@ -93,7 +98,8 @@ func TestARunnerStaysWhileItsSpoiledClaimMayNotBeDeleted(t *testing.T) {
 // The listener is away when the job ends: its report comes minutes later, and decides.
 func TestAClaimWaitsForItsJobsResult(t *testing.T) {
 	away := func(set *v1alpha1.AutoscalingRunnerSet) {
-		set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse}}
+		set.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionListenerReady, Status: metav1.ConditionFalse}}
 	}
 	for result, kept := range map[string]bool{"succeeded": true, "failed": false, "": false} {
 		withClaim(t, func(f *fixture) {

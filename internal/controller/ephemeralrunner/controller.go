@@ -170,8 +170,8 @@ func (w *world) priority() int {
 	return priorityLow
 }
 
-// podLostAt returns when the runner's pod, which is being deleted, must be treated as lost with its node. It returns
-// zero if that moment has passed or will not come.
+// podLostAt returns the time at which the runner's pod, which is being deleted, must be treated as lost with its node.
+// It returns zero if that moment has passed or will not come.
 func (w *world) podLostAt() time.Time {
 	if w.pod == nil || w.pod.DeletionTimestamp == nil {
 		return time.Time{}
@@ -231,7 +231,7 @@ func (c *Controller) live(ctx context.Context, w *world) error {
 	return c.apply(ctx, w, rules.Plan(c.plannable(w)))
 }
 
-// plannable returns what a decision about a living runner depends on.
+// plannable returns the facts on which a decision about a living runner depends.
 func (c *Controller) plannable(w *world) *rules.World {
 	m, now := w.Memory, w.Now
 	o := &rules.World{

@@ -133,7 +133,8 @@ func TestDisruptionIsTold(t *testing.T) {
 				t.Errorf("Events %q, want one with %q", told, part)
 			}
 		}
-		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending || status.Reason != "Preempted" {
+		if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhasePending ||
+			status.Reason != "Preempted" {
 			t.Errorf("status %+v, want the reason while the runner waits", status)
 		}
 	}, newRunner())
@@ -160,7 +161,8 @@ func TestAnyHistoryOfEndsFailsAtTheSixthThatIsHeld(t *testing.T) {
 				}
 				failed := f.runner().Status.Phase == v1alpha1.EphemeralRunnerPhaseFailed
 				if failed != (held > len(rules.RetryBackoff)) {
-					t.Fatalf("seed %d: failed %t after %d ends that are held against the runner: %q, status %+v", seed, failed, held,
+					t.Fatalf("seed %d: failed %t after %d ends that are held against the runner: %q, status %+v", seed,
+						failed, held,
 						history, f.runner().Status)
 				}
 				if failed {
@@ -244,7 +246,8 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 func TestNotedDisruptionsAreTheLatest(t *testing.T) {
 	status := &v1alpha1.EphemeralRunnerStatus{Failures: map[string]metav1.Time{"lost-3": metav1.NewTime(noon)}}
 	for i := range 9 {
-		rules.Record(status, fmt.Sprint("pod-", i), rules.Decision{Disruption: true}, noon.Add(time.Duration(i)*time.Minute))
+		rules.Record(status, fmt.Sprint("pod-", i), rules.Decision{Disruption: true},
+			noon.Add(time.Duration(i)*time.Minute))
 	}
 	var kept []string
 	for attempt := range status.Disruptions {

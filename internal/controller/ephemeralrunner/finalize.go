@@ -66,7 +66,7 @@ func (c *Controller) finalize(ctx context.Context, w *world) error {
 	return errors.Join(errs...)
 }
 
-// leaving returns what a finalization depends on.
+// leaving returns the facts on which a finalization depends.
 func (c *Controller) leaving(w *world) *rules.Leaving {
 	m, now, removal := w.Memory, w.Now, w.removal()
 	if c.verdict(w) == registrations.Removed {
@@ -132,7 +132,8 @@ func (c *Controller) reportUnanswered(ctx context.Context, w *world, o *rules.Le
 		limit = "until its job has ended"
 	}
 	c.record(ctx, w, report.Warning("RemovalUnanswered", actionDelete, // the cause comes last because it may be long
-		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit, failure.Message)))
+		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit,
+			failure.Message)))
 }
 
 // reportDraining says a single time, in the status and in an Event, that the deletion waits for a job.
@@ -181,7 +182,8 @@ func (w *world) setStays(ended podstatus.Phase, reason, message string) {
 func (c *Controller) settleLoss(ctx context.Context, w *world, o *rules.Leaving) (settled bool, err error) {
 	lost, due := w.Memory.JobEnd(&w.Status, o.Pod, w.Memory.pod.ending, o.Now).Loss()
 	if w.Memory.abandoned && w.Memory.pod.uid == "" {
-		lost, due = podstatus.Ending{}, time.Time{} // a job that its status names ran at another time, or in another cluster
+		// a job that its status names ran at another time, or in another cluster
+		lost, due = podstatus.Ending{}, time.Time{}
 	}
 	switch {
 	case !due.IsZero():
@@ -254,8 +256,9 @@ func (c *Controller) removeAbandoned(ctx context.Context, w *world) error {
 	}
 	w.Memory.runnerDeleted, w.Memory.abandoned = true, true
 	c.record(ctx, w, report.Warning(v1alpha1.ReasonOwnerless, actionDelete, fmt.Sprintf(
-		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the manager "+
-			"creates runners: leave EphemeralRunners out of backups and manifests", whyAbandoned(w.EphemeralRunner))))
+		"the runner is removed: %s, as after a restore from a backup; a job that it runs is finished. Only the "+
+			"manager creates runners: leave EphemeralRunners out of backups and manifests",
+		whyAbandoned(w.EphemeralRunner))))
 	return nil
 }
 
@@ -278,7 +281,9 @@ const (
 // settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It
 // returns false while that is not known, or while the manager may not: until the runner is gone nobody else gets them.
 func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
-	named := slices.ContainsFunc(slices.Collect(maps.Values(w.Spec.VolumeClaims)), func(n string) bool { return n != "" })
+	named := slices.ContainsFunc(slices.Collect(maps.Values(w.Spec.VolumeClaims)), func(n string) bool {
+		return n != ""
+	})
 	if !named || w.Memory.claims.settled {
 		return true, nil
 	}
@@ -333,9 +338,9 @@ func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string,
 	}
 	before := w.EphemeralRunner.DeepCopy()
 	w.setStays(w.Memory.Attempt.Ending, v1alpha1.ReasonVolumeClaimNotDeleted, fmt.Sprintf(
-		"the runner has ended, and stays until its claims are deleted, which no other runner may have: %s. The API server "+
-			"says: %v. The chart of the scale set gives the manager the right while its values have volumeClaimTemplates or "+
-			"volumeClaimPool", why, refusal))
+		"the runner has ended, and stays until its claims are deleted, which no other runner may have: %s. The "+
+			"API server says: %v. The chart of the scale set gives the manager the right while its values have "+
+			"volumeClaimTemplates or volumeClaimPool", why, refusal))
 	return c.patchStatus(ctx, w, before,
 		report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
 }

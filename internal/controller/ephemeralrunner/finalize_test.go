@@ -278,7 +278,8 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 // ARC's runners have two finalizers; others may have added theirs, which must stay.
 func TestFinalizersOfOthers(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
-		r.Finalizers = []string{v1alpha1.FinalizerEphemeralRunner, "example.com/theirs", v1alpha1.FinalizerRunnerRegistration}
+		r.Finalizers = []string{v1alpha1.FinalizerEphemeralRunner, "example.com/theirs",
+			v1alpha1.FinalizerRunnerRegistration}
 	})
 	inBubble(t, func(f *fixture) {
 		f.delete()

@@ -107,7 +107,8 @@ func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRun
 		},
 		Spec: v1alpha1.EphemeralRunnerSpec{
 			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: scaleSet,
-			PodSpec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
+			PodSpec: corev1.PodSpec{Containers: []corev1.Container{
+				{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}},
 		},
 	}
 	for _, c := range change {
@@ -144,7 +145,7 @@ func (f *fixture) newPass() *world {
 		Now: f.clock.Now()}, f.pod(), nil)
 }
 
-// remembered returns how many runners the controller remembers.
+// remembered returns the number of runners that the controller remembers.
 func (f *fixture) remembered() (count int) {
 	f.controller.reconciler.EachMemory(func(client.ObjectKey, *memory) { count++ })
 	return count

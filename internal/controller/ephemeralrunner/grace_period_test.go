@@ -81,7 +81,8 @@ func (d dyingPod) Get(
 
 func (d dyingPod) amend(object client.Object) {
 	if pod, ok := object.(*corev1.Pod); ok && pod.DeletionTimestamp != nil {
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(d.due)), new(int64(d.grace.Seconds()))
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(d.due)),
+			new(int64(d.grace.Seconds()))
 	}
 }
 

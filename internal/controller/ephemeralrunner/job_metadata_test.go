@@ -288,7 +288,8 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 // deniedBy returns the refusal of an admission webhook, which may use any code.
 func deniedBy(webhook string, code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request", webhook)}}
+		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request",
+			webhook)}}
 }
 
 // Without the chart's Role, or with a policy that keeps pods as they are, jobs run as usual. The lack is recorded a

@@ -67,7 +67,8 @@ func TestRunnerEndsThoughItsPodIsKept(t *testing.T) {
 				status := f.runner().Status
 				if status.Phase != test.want || status.Reason != v1alpha1.ReasonPodTerminating ||
 					!strings.Contains(status.Message, keeper) {
-					t.Fatalf("status %+v, want %s, %s, and who keeps the pod", status, test.want, v1alpha1.ReasonPodTerminating)
+					t.Fatalf("status %+v, want %s, %s, and who keeps the pod", status, test.want,
+						v1alpha1.ReasonPodTerminating)
 				}
 				f.wantCalls(test.calls...)
 				f.api.sent()

@@ -69,7 +69,8 @@ func TestPodOfAFormerManagerKeepsItsJobThoughTheCacheIsLate(t *testing.T) {
 				f.cache.Client = f.api
 				f.settle()
 				f.wantCalls("jit", "jit", "find")
-				if status := f.runner().Status; f.pod() == nil || status.Phase != v1alpha1.EphemeralRunnerPhaseRunning ||
+				if status := f.runner().Status; f.pod() == nil ||
+					status.Phase != v1alpha1.EphemeralRunnerPhaseRunning ||
 					status.RunnerID != 101 {
 					t.Errorf("pod left %t, status %+v, want Running with registration 101", f.pod() != nil, status)
 				}

@@ -96,7 +96,8 @@ func (f *fixture) wantOnlyOthers() {
 		}
 	}
 	if len(pods.Items) != 1 || pods.Items[0].Name != "other-job" || len(secrets.Items)+len(jobs.Items) != 0 {
-		f.Errorf("left: %d pods, %d Secrets, %d Jobs; want another runner's pod only", len(pods.Items), len(secrets.Items),
+		f.Errorf("left: %d pods, %d Secrets, %d Jobs; want another runner's pod only", len(pods.Items),
+			len(secrets.Items),
 			len(jobs.Items))
 	}
 	if f.api.propagation == nil || *f.api.propagation != metav1.DeletePropagationBackground {
@@ -199,7 +200,8 @@ func TestJobsAreNotAskedForWhereHooksCreateNone(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.finishedWithHooks()
 		f.settle()
-		if requests := f.api.sent(); !strings.Contains(requests, "list PodList") || strings.Contains(requests, "JobList") {
+		if requests := f.api.sent(); !strings.Contains(requests, "list PodList") ||
+			strings.Contains(requests, "JobList") {
 			t.Errorf("requests %s", requests)
 		}
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) {
@@ -305,7 +307,8 @@ func TestSecretOfARunnerThatNoPassHasSeenGoes(t *testing.T) {
 func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.vanish()
-		f.api.refuse = map[string]error{"get Secret": apierrors.NewForbidden(secrets, name, errors.New("the Role is gone"))}
+		f.api.refuse = map[string]error{"get Secret": apierrors.NewForbidden(secrets, name,
+			errors.New("the Role is gone"))}
 		if _, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey}); err != nil {
 			t.Error(err)
 		}

@@ -46,7 +46,8 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		f.settle()
 		f.setPod(runs)
 		f.settle()
-		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready || got.RunnerID != 101 ||
+		if got := f.runner().Status; got.Phase != v1alpha1.EphemeralRunnerPhaseRunning || !got.Ready ||
+			got.RunnerID != 101 ||
 			got.ObservedGeneration != 1 {
 			t.Errorf("status %+v, want Running, ready, runner 101", got)
 		}
@@ -62,7 +63,8 @@ func TestLifeOfARunnerThatWorks(t *testing.T) {
 		if f.runner() != nil || f.secret() != nil {
 			t.Error("the runner or its Secret is still there")
 		}
-		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Secret, delete Pod, patch EphemeralRunner, delete EphemeralRunner"
+		want := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, delete Secret, delete Pod, " +
+			"patch EphemeralRunner, delete EphemeralRunner"
 		if got := f.api.sent(); got != want {
 			t.Errorf("requests\n%s, want\n%s", got, want)
 		}
@@ -143,7 +145,8 @@ func TestPodThatNeverStartsIsTriedSixTimesWithOneRegistration(t *testing.T) {
 			f.settle()
 		}
 		status := f.runner().Status
-		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != "OutOfcpu" || len(status.Failures) != 5 {
+		if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != "OutOfcpu" ||
+			len(status.Failures) != 5 {
 			t.Errorf("status %+v, want Failed for OutOfcpu", status)
 		}
 		if f.pod() != nil || f.secret() != nil {
@@ -249,7 +252,8 @@ func TestLostNodeIsNoticedInTime(t *testing.T) {
 func TestTimesOutFromTheMomentThePodGotItsNode(t *testing.T) {
 	pod := podWith(corev1.PodPending, corev1.ContainerState{}, func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour))}}
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(noon.Add(time.Hour))}}
 	})
 	if got := podstatus.StartableSince(pod); !got.Equal(noon.Add(time.Hour)) {
 		t.Errorf("start %s, want the moment it was bound", got)

@@ -18,7 +18,8 @@ func cannotStart(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.NodeName = "node"
 		p.Status.Phase = corev1.PodPending
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName, State: waitingFor(reason)}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: v1alpha1.RunnerContainerName, State: waitingFor(reason)}}
 	}
 }
 

@@ -59,8 +59,8 @@ func (w *waiting) end(now time.Time) {
 var waitBuckets = []float64{1, 5, 20, 80, 320}
 
 var waitSeconds = setmetrics.Histogram("job_wait_seconds",
-	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, when it has "+
-		"started.", waitBuckets, "phase")
+	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, "+
+		"when it has started.", waitBuckets, "phase")
 
 // measureWait records, a single time, how the runner's job spent its wait. If this manager has found the job already
 // there, the manager before has measured it.

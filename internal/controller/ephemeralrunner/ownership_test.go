@@ -127,7 +127,8 @@ func TestCopyOfARunnerTakesNoRegistrationAway(t *testing.T) {
 	for state, restore := range restored {
 		t.Run(state, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.github.registered["original"] = actions.RunnerReference{ID: 37, Name: "original", RunnerScaleSetID: scaleSet}
+				f.github.registered["original"] = actions.RunnerReference{ID: 37, Name: "original",
+					RunnerScaleSetID: scaleSet}
 				f.github.registered[name] = actions.RunnerReference{ID: 38, Name: name, RunnerScaleSetID: scaleSet}
 				f.settle()
 				f.elapse(rules.RetryBackoff[0])

@@ -72,7 +72,8 @@ func TestWhatKeepsAPodOnItsNodeFromStartingIsReportedEarly(t *testing.T) {
 		}
 		f.elapse(rules.ExplainGrace)
 		f.settle()
-		if status := f.runner().Status; status.Reason != "CrashLoopBackOff" || status.Message != "init container dind: why" {
+		if status := f.runner().Status; status.Reason != "CrashLoopBackOff" ||
+			status.Message != "init container dind: why" {
 			t.Errorf("status %+v, want the kubelet's reason and the container's name", status)
 		}
 		f.wantEvent("CrashLoopBackOff")
@@ -83,7 +84,8 @@ func TestWhatKeepsAPodOnItsNodeFromStartingIsReportedEarly(t *testing.T) {
 // A runner that runs no longer reports a failure: its conditions say that it is over.
 func TestConditionsAreResolvedWhenTheRunnerRuns(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.api.refuse = map[string]error{"create Pod": apierrors.NewForbidden(pods, name, errors.New("exceeded quota: q"))}
+		f.api.refuse = map[string]error{"create Pod": apierrors.NewForbidden(pods, name,
+			errors.New("exceeded quota: q"))}
 		f.settle()
 		if recorded := controllertest.CountEvents(f.recorder, v1alpha1.ConditionQuotaExceeded); recorded != 1 {
 			t.Errorf("%d Events for the quota, want 1", recorded)

@@ -24,7 +24,8 @@ func TestBusyRunnerWithOnlyAPhaseKeepsItsPod(t *testing.T) {
 				f.github.remove = actions.ErrJobStillRunning
 				f.setPod(statusOf(corev1.PodRunning))
 				f.watch(rules.DefaultPendingTimeout + time.Minute)
-				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 101 {
+				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning ||
+					status.RunnerID != 101 {
 					t.Errorf("status %+v, want Running as runner 101", status)
 				}
 				f.wantCalls("jit") // as far as is known it is idle, and it is not replaced

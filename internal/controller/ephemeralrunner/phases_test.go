@@ -19,11 +19,12 @@ import (
 // in returns the time that many seconds after the beginning of a bubble, in the form in which an API server returns it.
 func in(seconds int64) *metav1.Time { return new(metav1.Unix(946_684_800+seconds, 0)) }
 
-// waited returns how often waits for a phase were observed, and their seconds.
+// waited returns the number of waits for a phase that were observed, and their seconds.
 func waited(t *testing.T, scaleSet, phase string) (count uint64, seconds float64) {
 	t.Helper()
 	var metric dto.Metric
-	if err := waitSeconds.WithLabelValues(scaleSet, namespace, phase).(prometheus.Histogram).Write(&metric); err != nil {
+	if err := waitSeconds.WithLabelValues(scaleSet, namespace, phase).(prometheus.Histogram).
+		Write(&metric); err != nil {
 		t.Fatal(err)
 	}
 	return metric.Histogram.GetSampleCount(), metric.Histogram.GetSampleSum()
@@ -46,7 +47,8 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 		f.setPod(func(p *corev1.Pod) {
 			runs(p)
 			p.Status.Conditions = append(p.Status.Conditions,
-				corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *in(5)})
+				corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+					LastTransitionTime: *in(5)})
 			p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{StartedAt: *in(29)}
 		})
 		f.settle()
@@ -60,7 +62,8 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 			r.Status.Phases.Queued, r.Status.Phases.Assigned, r.Status.Phases.Started = in(-20), in(-10), in(31)
 		})
 		f.settle()
-		text := "queued=946684780 assigned=946684790 created=946684800 registered=946684800 placed=946684805 imagePulled=946684829 containerUp=946684829 started=946684831"
+		text := "queued=946684780 assigned=946684790 created=946684800 registered=946684800 placed=946684805 " +
+			"imagePulled=946684829 containerUp=946684829 started=946684831"
 		if got := f.pod().Annotations[v1alpha1.AnnotationPhases]; got != text {
 			t.Errorf("the pod of a job has the phases\n%q, want\n%q", got, text)
 		}
@@ -69,7 +72,8 @@ func TestPhasesOfAWaitCostNoRequest(t *testing.T) {
 		f.settle()
 		f.setStatus(jobDone)
 		f.settle()
-		requests := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, get Secret, delete Secret, delete Pod, "
+		requests := "create Secret, create Pod, patch status EphemeralRunner, patch Pod, get Secret, delete Secret, " +
+			"delete Pod, "
 		if got := f.api.sent(); !strings.HasPrefix(got, requests) || strings.Count(got, "patch status") != 1 {
 			t.Errorf("requests\n%s, want\n%s…", got, requests)
 		}

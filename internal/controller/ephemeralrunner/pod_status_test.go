@@ -114,7 +114,8 @@ func TestNoVagueStatusEndsAJob(t *testing.T) {
 		for job, report := range map[string]func(*v1alpha1.EphemeralRunner){
 			"reported": hasReportedJob, "known to GitHub": func(*v1alpha1.EphemeralRunner) {},
 		} {
-			for seen, before := range map[string]func(*corev1.Pod){"seen to run": runs, "never seen to run": statusOf("")} {
+			for seen, before := range map[string]func(*corev1.Pod){"seen to run": runs,
+				"never seen to run": statusOf("")} {
 				t.Run(title+", job "+job+", "+seen, func(t *testing.T) {
 					inBubble(t, func(f *fixture) {
 						f.settle()
@@ -196,7 +197,8 @@ func TestAnyWordOfAnEndIsAnEnd(t *testing.T) {
 					if (job == "completed" && runner != nil) || (job == "reported" && !runner.Status.Done()) {
 						t.Errorf("the runner is still at work: %+v", runner.Status)
 					}
-					if runner != nil && job == "none" && rules.AttemptsRecorded(&runner.Status) == 0 && !runner.Status.Done() {
+					if runner != nil && job == "none" && rules.AttemptsRecorded(&runner.Status) == 0 &&
+						!runner.Status.Done() {
 						t.Errorf("nothing has come of it: %+v", runner.Status)
 					}
 				}, newRunner(withSidecar))
@@ -231,7 +233,8 @@ func TestStatusesOutOfOrder(t *testing.T) {
 				if now := f.pod(); now != nil && now.UID == pod {
 					t.Errorf("%s, then %s: the pod is still there, and the runner %+v", first, then, f.runner().Status)
 				}
-				if secret := f.secret(); f.pod() != nil && secret != nil && string(secret.Data[secretKeyJITConfig]) == config {
+				if secret := f.secret(); f.pod() != nil && secret != nil &&
+					string(secret.Data[secretKeyJITConfig]) == config {
 					t.Errorf("%s, then %s: a second pod has the JIT config of the first", first, then)
 				}
 			}, newRunner(withSidecar))

@@ -39,7 +39,8 @@ func newSecret(runner *v1alpha1.EphemeralRunner, id int, config string) *corev1.
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: runner.Namespace, Name: runner.Name, OwnerReferences: kube.OwnedBy(runner),
-			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: runner.Namespace},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set",
+				v1alpha1.LabelScaleSetNamespace: runner.Namespace},
 		},
 		Data: map[string][]byte{
 			secretKeyJITConfig: []byte(config), secretKeyRunnerName: []byte(runner.Name),

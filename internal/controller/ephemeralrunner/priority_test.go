@@ -64,7 +64,8 @@ func updated(t *testing.T, q reconcile.Queue, before, after client.Object) {
 	t.Helper()
 	before.SetResourceVersion("1")
 	after.SetResourceVersion("2")
-	NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+	NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after},
+		q)
 }
 
 func podUpdated(t *testing.T, q reconcile.Queue, pod *corev1.Pod) {

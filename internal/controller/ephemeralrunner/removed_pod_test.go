@@ -52,7 +52,8 @@ func TestTheNextManagerFinishesAnInterruptedDeletion(t *testing.T) {
 				f.setStatus(jobDone)
 				f.setPod(exits(0))
 				shown := f.pod()
-				shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds, shown.Finalizers = new(metav1.Now()), &test.grace,
+				shown.DeletionTimestamp, shown.DeletionGracePeriodSeconds, shown.Finalizers = new(metav1.Now()),
+					&test.grace,
 					test.keptBy
 				f.restart()
 				f.cache.Client = staleCache{f.api, f.runner(), shown}

@@ -91,7 +91,8 @@ func (s *simulation) removeBySet() {
 		return
 	}
 	if s.chance(2) {
-		s.verdicts.Give(runnerKey, registrations.Registration{Runner: s.runner.UID, ID: s.runnerID}, registrations.Removed)
+		s.verdicts.Give(runnerKey, registrations.Registration{Runner: s.runner.UID, ID: s.runnerID},
+			registrations.Removed)
 	}
 	s.runnerID, s.setRemoved = 0, true
 }
@@ -160,7 +161,8 @@ func (s *simulation) endPod() {
 
 // endGracePeriod kills the container of a pod whose time is over.
 func (s *simulation) endGracePeriod() {
-	if s.pod == nil || s.node.lost || s.pod.DeletionTimestamp == nil || !time.Now().After(s.pod.DeletionTimestamp.Time) {
+	if s.pod == nil || s.node.lost || s.pod.DeletionTimestamp == nil || !time.Now().
+		After(s.pod.DeletionTimestamp.Time) {
 		return
 	}
 	if s.node.running {
@@ -295,7 +297,8 @@ func (s *simulation) end() {
 	s.release() // whoever keeps pods gives them up
 	s.goOn(60)
 	if s.runner != nil && !s.atRest() {
-		s.wrong("stuck: status %+v, pod %t, node %+v, registration %d", s.runner.Status, s.pod != nil, s.node, s.runnerID)
+		s.wrong("stuck: status %+v, pod %t, node %+v, registration %d", s.runner.Status, s.pod != nil, s.node,
+			s.runnerID)
 	}
 	s.deleteRunner()
 	s.goOn(60)

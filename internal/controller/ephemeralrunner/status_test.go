@@ -61,7 +61,8 @@ func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
 			}
 			f.wantEvent(v1alpha1.ReasonRunnerExitedWithoutJob)
 			status := f.runner().Status
-			if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed || status.Reason != v1alpha1.ReasonRunnerExitedWithoutJob ||
+			if status.Phase != v1alpha1.EphemeralRunnerPhaseFailed ||
+				status.Reason != v1alpha1.ReasonRunnerExitedWithoutJob ||
 				!strings.Contains(status.Message, test.want) {
 				t.Errorf("status %+v, want %q", status, test.want)
 			}
@@ -84,7 +85,9 @@ func TestOnlyARunnerWithoutAJobIsMarkedAsFailed(t *testing.T) {
 		"its job is reported": func(f *fixture) { f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobID = "1" }) },
 		"its job's end is":    func(f *fixture) { f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "succeeded" }) },
 		"GitHub says it has one": func(f *fixture) {
-			f.setStatus(func(r *v1alpha1.EphemeralRunner) { meta.SetStatusCondition(&r.Status.Conditions, jobByGitHub) })
+			f.setStatus(func(r *v1alpha1.EphemeralRunner) {
+				meta.SetStatusCondition(&r.Status.Conditions, jobByGitHub)
+			})
 		},
 		"it is about a former one": func(f *fixture) {
 			f.verdicts.Give(runnerKey, registrations.Registration{Runner: f.runner().UID}, registrations.None)

@@ -147,11 +147,13 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[ctrl.Request])
 		f.controller.reports.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
 		for _, other := range runners[burst:] {
-			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other)) // its report waits for the gate
+			// its report waits for the gate
+			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other))
 		}
 		f.elapse(2 * mark.DeferTimeout)
 		for _, other := range runners[burst:] {
-			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
+			NewController(Options{}).runnerEvents().
+				Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
 		}
 		f.api.latency = latency
 		for _, before := range runners[:burst] {
@@ -163,8 +165,9 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			if err := f.api.WithWatch.Status().Update(t.Context(), after); err != nil {
 				t.Fatal(err)
 			}
-			NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after},
-				q)
+			NewController(Options{}).runnerEvents().
+				Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after},
+					q)
 		}
 		var workers sync.WaitGroup
 		for range options.MaxConcurrentReconciles {

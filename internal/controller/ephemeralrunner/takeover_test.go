@@ -155,17 +155,20 @@ func TestARCsRunnerKeepsItsRegistration(t *testing.T) {
 		"running at takeover": runs} {
 		t.Run(state, func(t *testing.T) {
 			runner := newRunner(func(r *v1alpha1.EphemeralRunner) {
-				r.Status.Phase, r.Status.RunnerID, r.Status.RunnerName = v1alpha1.EphemeralRunnerPhasePending, 37, r.Name
+				r.Status.Phase, r.Status.RunnerID, r.Status.RunnerName = v1alpha1.EphemeralRunnerPhasePending,
+					37, r.Name
 			})
 			pod := &corev1.Pod{Spec: runner.Spec.PodSpec, ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name, UID: "pod-uid", Labels: runner.Labels, OwnerReferences: kube.OwnedBy(runner)}}
+				Namespace: namespace, Name: name, UID: "pod-uid", Labels: runner.Labels,
+				OwnerReferences: kube.OwnedBy(runner)}}
 			change(pod)
 			inBubble(t, func(f *fixture) {
 				f.restart()
 				f.settle()
 				f.setPod(runs)
 				f.settle()
-				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning || status.RunnerID != 37 {
+				if status := f.runner().Status; status.Phase != v1alpha1.EphemeralRunnerPhaseRunning ||
+					status.RunnerID != 37 {
 					t.Errorf("status %+v, want Running with registration 37", status)
 				}
 				f.delete()

@@ -92,7 +92,7 @@ func TestUnseenAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T)
 	}, newRunner())
 }
 
-// startsCounted returns how many starts runner_startup_seconds has counted for the scale set.
+// startsCounted returns the number of starts that runner_startup_seconds has counted for the scale set.
 func startsCounted(t *testing.T, scaleSet string) uint64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -39,7 +39,8 @@ func TestPodsThatAreNeverSeenCountAfterOneThatWas(t *testing.T) {
 	}, newRunner())
 }
 
-// deletePodsUnseen deletes, for that long, each pod between the pass that created it and the next. It returns how many.
+// deletePodsUnseen deletes, for that long, each pod between the pass that created it and the next. It returns their
+// number.
 func (f *fixture) deletePodsUnseen(long time.Duration) (pods int) {
 	f.Helper()
 	for end := time.Now().Add(long); time.Now().Before(end); f.elapse(2 * time.Second) {

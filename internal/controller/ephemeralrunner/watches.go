@@ -60,7 +60,8 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) {
 			runner, isRunner := e.Object.(*v1alpha1.EphemeralRunner)
-			if isRunner && runner.DeletionTimestamp.IsZero() && informer.IsWhole(runner) { // what can't be read is left alone
+			// what can't be read is left alone
+			if isRunner && runner.DeletionTimestamp.IsZero() && informer.IsWhole(runner) {
 				c.remains.RememberVanished(client.ObjectKeyFromObject(runner))
 			}
 			enqueue(q, e.Object, e.Object.GetName(), priorityLow)
@@ -72,9 +73,15 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 // The last state of a pod that is gone is kept for the next pass.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { c.enqueueOwner(q, e.Object, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { c.enqueueOwner(q, e.ObjectNew, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { c.enqueueOwner(q, e.Object, true) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
+			c.enqueueOwner(q, e.Object, false)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) {
+			c.enqueueOwner(q, e.ObjectNew, false)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) {
+			c.enqueueOwner(q, e.Object, true)
+		},
 	}
 }
 

@@ -359,7 +359,8 @@ const clockSkew = time.Minute
 // unregistered reports whether GitHub can't have a registration: nobody has requested one since the runner was created.
 // It is false for a runner that another manager may have seen; this one took over at began.
 func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time) bool {
-	return m.runnerID == 0 && !m.launch.WasAsked() && !m.inherited && runner.CreationTimestamp.After(began.Add(clockSkew))
+	return m.runnerID == 0 && !m.launch.WasAsked() && !m.inherited &&
+		runner.CreationTimestamp.After(began.Add(clockSkew))
 }
 
 // mayHaveJob reports whether the runner may have a job now: its start was reported and its end was not, or GitHub

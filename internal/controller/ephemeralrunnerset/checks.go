@@ -120,7 +120,7 @@ func (of *toldCheck) said(check *feedback.Check, record *v1alpha1.CheckRecord) b
 	return of.dropped || of.Says(check) || known
 }
 
-// tellAt returns when a check run in a repository may be written.
+// tellAt returns the time at which a check run in a repository may be written.
 func (m *checkMemory) tellAt(of *toldCheck, repository string) time.Time {
 	at := kube.LaterOf(kube.LaterOf(m.pausedUntil, of.retryAt), m.permissions.RetryAt(repository))
 	if of.At.IsZero() {
@@ -189,7 +189,7 @@ func (c *Controller) leaveToOthers(ctx context.Context, w *world, story *feedbac
 	return nil
 }
 
-// whyJobsWait returns what keeps jobs of the set waiting, in one word.
+// whyJobsWait says in one word what keeps jobs of the set waiting.
 func (w *world) whyJobsWait() string {
 	runners := w.unseen.Expected + w.unseen.Beside + w.create
 	for _, r := range w.views {
@@ -267,7 +267,8 @@ func (c *Controller) rememberTold(ctx context.Context, w *world, m *checkMemory)
 			call.Err.Error())
 	default:
 		of.failures++
-		of.retryAt = actions.RetryAt(call.Err, w.Now.Add(reconcile.Backoff(15*time.Second, 10*time.Minute, of.failures)))
+		of.retryAt = actions.RetryAt(call.Err,
+			w.Now.Add(reconcile.Backoff(15*time.Second, 10*time.Minute, of.failures)))
 		m.pausedUntil = actions.RetryAt(call.Err, m.pausedUntil) // a rate limit is everybody's
 		log.FromContext(ctx).Info("GitHub did not take a check run, trying again", "run", m.current.Run.ID, "cause",
 			call.Err.Error())

@@ -47,8 +47,9 @@ func TestARefusedRerunIsToldForAnHour(t *testing.T) {
 			wanted := reruns()
 			wanted.Checks = true
 			checksTest(t, wanted, func(g *checkedCommit) {
-				g.ended, g.refuseReruns = true, &actions.Error{Endpoint: actions.EndpointRerunFailedJobs, StatusCode: 403,
-					Message: "Resource not accessible by integration"}
+				g.ended, g.refuseReruns = true,
+					&actions.Error{Endpoint: actions.EndpointRerunFailedJobs, StatusCode: 403,
+						Message: "Resource not accessible by integration"}
 				g.loseJob("Evicted")
 				g.passes(10*time.Minute, false)
 				if restarted {

@@ -121,7 +121,8 @@ func (g *checkedCommit) write(call actions.RESTRequest, result any) error {
 	}
 	if g.lose > 0 {
 		g.lose--
-		return &actions.NetworkError{Endpoint: call.Endpoint, Method: call.Method, Attempts: 1, Err: context.DeadlineExceeded}
+		return &actions.NetworkError{Endpoint: call.Endpoint, Method: call.Method, Attempts: 1,
+			Err: context.DeadlineExceeded}
 	}
 	if result == nil {
 		return nil
@@ -255,7 +256,8 @@ func TestALostJobIsToldOnItsCommitOnce(t *testing.T) {
 			checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
 				g.loseJob("Evicted")
 				g.passes(10*time.Minute, restarted)
-				if said := g.said(); said != "Runners set: lost (Evicted): Lost with the runner: its pod was evicted from its node" {
+				if said := g.said(); said != "Runners set: lost (Evicted): Lost with the runner: its pod was evicted "+
+					"from its node" {
 					g.Errorf("said:\n%s", said)
 				}
 				if g.written() != 1 && !restarted {
@@ -285,7 +287,8 @@ func TestWithoutThePermissionTheConditionSaysSoOnce(t *testing.T) {
 		}
 		g.refuse = nil
 		g.passes(70*time.Minute, false)
-		controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted, metav1.ConditionTrue,
+		controllertest.WantCondition(t, g.set().Status.Conditions, v1alpha1.ConditionFeedbackPermitted,
+			metav1.ConditionTrue,
 			"Permitted")
 		if len(g.checks) != 3 {
 			g.Errorf("said:\n%s", g.said())
@@ -330,7 +333,8 @@ func TestRunnersThatComeAndGoTurnNoCheck(t *testing.T) {
 		for range 10 {
 			g.passes(time.Minute, false)
 			for _, r := range g.runners() {
-				r.Status.Phase, r.Status.Ready, r.Status.JobID, r.Status.JobResult = v1alpha1.EphemeralRunnerPhaseSucceeded, false,
+				r.Status.Phase, r.Status.Ready, r.Status.JobID,
+					r.Status.JobResult = v1alpha1.EphemeralRunnerPhaseSucceeded, false,
 					"8-1", "succeeded"
 				if err := g.api.Status().Update(g.Context(), &r); err != nil {
 					g.Fatal(err)

@@ -285,8 +285,8 @@ func (c *Controller) giveWay(ctx context.Context, w *world) {
 	w.RequeueAt(w.plan.RequeueAt)
 }
 
-// takeLease returns what a new runner gets, and remembers it before the runner's creation is requested. A creation that
-// is repeated gets the same again, and nothing if there were no claims when it was first requested.
+// takeLease returns the lease that a new runner gets, and remembers it before the runner's creation is requested. A
+// creation that is repeated gets the same again, and nothing if there were no claims when it was first requested.
 func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	if w.leasing == nil {
 		return volumeclaims.Lease{}
@@ -337,8 +337,8 @@ func (w *world) describeClaims() {
 				"whenExhausted to Ephemeral", w.claims.Waiting))
 	case w.Now.Before(m.claimsAllowedAt.Add(claimsForbiddenFor)):
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimRefused, fmt.Sprintf(
-			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right while its "+
-				"values have volumeClaimTemplates or volumeClaimPool; claims that nobody needs any more: kubectl delete "+
+			"the manager may not change the scale set's claims: %s; the chart of the scale set gives it the right "+
+				"while its values have volumeClaimTemplates or volumeClaimPool; claims that nobody needs any more: kubectl delete "+
 				"persistentvolumeclaims -n %s -l %s=%s",
 			m.claimsForbidden, w.origin.Namespace, v1alpha1.LabelScaleSetName, w.origin.Name))
 	case w.claims.Wait == volumeclaims.WaitForList:

@@ -23,7 +23,8 @@ func withClaims(t *testing.T, replicas, most int, test func(f *fixture)) {
 	t.Helper()
 	set := newSet(replicas)
 	origin := controllertest.Origin(set)
-	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{
+		{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
 	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Max: &most}
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
@@ -49,7 +50,9 @@ func (f *fixture) provision() {
 	origin := &v1alpha1.AutoscalingRunnerSet{}
 	controllertest.Read(f, f.api, setKey, origin)
 	for _, r := range f.runners() {
-		for _, claim := range volumeclaims.Missing(origin, &r, func(string) *corev1.PersistentVolumeClaim { return nil }) {
+		for _, claim := range volumeclaims.Missing(origin, &r, func(string) *corev1.PersistentVolumeClaim {
+			return nil
+		}) {
 			claim.Status.Phase = corev1.ClaimBound
 			if !controllertest.Read(f, f.api, runnerKey(claim.Name), &corev1.PersistentVolumeClaim{}) {
 				controllertest.Create(f, f.api, claim)
@@ -94,7 +97,8 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		}
 		controllertest.Elapse(reportInterval)
 		f.reconcile()
-		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionTrue,
+		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady,
+			metav1.ConditionTrue,
 			"ClaimsReady")
 	})
 }
@@ -180,7 +184,8 @@ func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 		origin := &v1alpha1.AutoscalingRunnerSet{}
 		controllertest.Read(t, f.api, setKey, origin)
 		origin.Spec.RunnerGroup = "prod"
-		origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: origin.Spec.GitHubConfigUrl, ID: 1, Name: "set",
+		origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: origin.Spec.GitHubConfigUrl, ID: 1,
+			Name:  "set",
 			Group: "prod"}
 		if err := f.api.Update(t.Context(), origin); err != nil {
 			t.Fatal(err)
@@ -215,7 +220,8 @@ func TestForbiddenDeletionsAreTriedMoreAndMoreSeldom(t *testing.T) {
 		}
 		tries, allowed := 0, false
 		f.cache.WithWatch = interceptor.NewClient(f.api, interceptor.Funcs{
-			Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			Delete: func(ctx context.Context, c client.WithWatch, object client.Object,
+				options ...client.DeleteOption) error {
 				if _, is := object.(*corev1.PersistentVolumeClaim); is && !allowed {
 					tries++
 					return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), object.GetName(), nil)

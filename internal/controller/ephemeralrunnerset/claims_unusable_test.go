@@ -32,7 +32,8 @@ func (f *fixture) showClaimedPod(runner *v1alpha1.EphemeralRunner, change func(*
 		OwnerReferences: []metav1.OwnerReference{owner},
 	}}
 	for volume, claim := range runner.Spec.VolumeClaims {
-		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
+		source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+			ClaimName: claim}}
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: source})
 	}
 	change(pod)
@@ -47,7 +48,9 @@ func unplaced(pod *corev1.Pod) {
 // only returns the only runner that isn't being deleted.
 func (f *fixture) only() *v1alpha1.EphemeralRunner {
 	f.Helper()
-	runners := slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil })
+	runners := slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool {
+		return r.DeletionTimestamp != nil
+	})
 	if len(runners) != 1 {
 		f.Fatalf("%d runners, want one", len(runners))
 	}
@@ -109,8 +112,10 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 			began := time.Now()
 			said := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Name},
 				Reason: "FailedMount"}
-			said.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Name: runner.Name, UID: types.UID("pod-" + runner.Name)}
-			said.Message = "Unable to attach or mount volumes: unmounted volumes=[cache], unattached volumes=[]: timed out"
+			said.InvolvedObject = corev1.ObjectReference{Kind: "Pod", Name: runner.Name,
+				UID: types.UID("pod-" + runner.Name)}
+			said.Message = "Unable to attach or mount volumes: unmounted volumes=[cache], unattached volumes=[]: " +
+				"timed out"
 			said.FirstTimestamp, said.LastTimestamp = metav1.Now(), metav1.Now()
 			controllertest.Create(t, f.api, said)
 			if waited := f.waitUntilGone(runner, givesWayAfter); waited < givesWayAfter {
@@ -142,7 +147,8 @@ func TestTheOnlyClaimIsNotWaitedForLongerThanALostNode(t *testing.T) {
 		runner := f.only()
 		claim := runner.Spec.VolumeClaims["cache"]
 		f.showClaimedPod(runner, unplaced)
-		if waited := f.waitUntilGone(runner, time.Hour); waited < lostNodeAfter || waited > lostNodeAfter+30*time.Second {
+		if waited := f.waitUntilGone(runner, time.Hour); waited < lostNodeAfter ||
+			waited > lostNodeAfter+30*time.Second {
 			t.Errorf("the runner gave way after %s", waited)
 		}
 		if next := f.replace(runner); next.Spec.VolumeClaims["cache"] == claim || f.claimExists(claim) {

@@ -49,7 +49,7 @@ type Options struct {
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
 	// REST returns the client of GitHub's REST API for a scale set's credentials.
 	REST func(context.Context, credentials.Reference) (*rest.Client, error)
-	// Budget limits the check runs that all sets write, and how often they look at workflow runs.
+	// Budget limits the check runs that all sets write, and their looks at workflow runs.
 	Budget *feedback.Budget
 	// Proxy returns the data of the Secret that gives runners their proxy, nil if there is no proxy.
 	Proxy func(context.Context, credentials.Reference) (map[string][]byte, error)
@@ -128,7 +128,8 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it is being deleted, and check runs still say that jobs wait for it", (*world).hasLastWords,
 			reconcile.Each(c.tellAuthors, c.report)),
 		reconcile.When("it is being deleted, and has none", (*world).deleting, c.release),
-		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned, served(c.abandon)),
+		reconcile.When("it belongs to no AutoscalingRunnerSet, and never will", (*world).isAbandoned,
+			served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
 			c.rerunLost, c.countBeside, c.makePlan, c.applyWithClaims, c.announce, c.removeStrays, c.recordUnknownJobs,
@@ -320,7 +321,8 @@ func (c *Controller) observe(
 	})
 	if failed, cause := m.RememberAnswers(w.views); cause != nil {
 		// logged a single time for all runners: it seldom concerns only one
-		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again", "runners", failed)
+		log.FromContext(ctx).Error(cause, "GitHub did not answer questions about runners, asking again",
+			"runners", failed)
 	}
 	c.countUnseen(ctx, w)
 	return w, nil

@@ -242,7 +242,8 @@ func TestBusyRunnerIsNotAVictim(t *testing.T) {
 		if r := f.runners()[0]; f.asked != 1 || f.requests["delete"] != 0 || f.deregistered(r.UID, r.Status.RunnerID) {
 			t.Errorf("GitHub asked %d times, %d deletions; want 1 and none, and no removal remembered", f.asked,
 				f.requests["delete"])
-		} else if f.verdicts.Of(registrations.Registration{Runner: r.UID, ID: r.Status.RunnerID}) != registrations.Busy ||
+		} else if f.verdicts.Of(registrations.Registration{Runner: r.UID,
+			ID: r.Status.RunnerID}) != registrations.Busy ||
 			!slices.Equal(told, []string{r.Namespace + "/" + r.Name}) {
 			t.Errorf("told of %v that it has a job, want %s: its pod can be evicted until it is marked", told, r.Name)
 		}
@@ -288,7 +289,8 @@ func TestStatusIsWrittenOnceASecond(t *testing.T) {
 		}
 		controllertest.Elapse(reportInterval)
 		f.reconcile()
-		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 || got.CurrentReplicas != 2 {
+		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 ||
+			got.CurrentReplicas != 2 {
 			t.Errorf("%d writes, status %+v; want 2 writes, 2 running", f.requests[patches], got)
 		}
 		controllertest.Elapse(time.Minute)
@@ -372,7 +374,8 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 			}
 		}
 		if f.requests["delete"] != 4 || f.requests["create"] != 4 {
-			t.Errorf("%d runners created and %d deleted, want one generation", f.requests["create"], f.requests["delete"])
+			t.Errorf("%d runners created and %d deleted, want one generation", f.requests["create"],
+				f.requests["delete"])
 		}
 	}, newSet(4))
 }

@@ -31,7 +31,8 @@ func many(n int) []v1alpha1.EphemeralRunner {
 				OwnerReferences: kube.OwnedBy(newSet(0)),
 			},
 			Spec: v1alpha1.EphemeralRunnerSpec{GitHubConfigUrl: exampleURL},
-			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1, JobID: name,
+			Status: v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RunnerID: i + 1,
+				JobID:      name,
 				JobPatchID: 1},
 		}
 	}

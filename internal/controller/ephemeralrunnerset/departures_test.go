@@ -203,7 +203,8 @@ func BenchmarkNodeEvent(b *testing.B) {
 		b.Run(fmt.Sprint(elsewhere), func(b *testing.B) {
 			c, _, runners := populate(elsewhere)
 			for i := range runners {
-				c.PodEvents().Create(b.Context(), event.CreateEvent{Object: podOn(fmt.Sprint("node-", i/10), &runners[i])},
+				c.PodEvents().Create(b.Context(),
+					event.CreateEvent{Object: podOn(fmt.Sprint("node-", i/10), &runners[i])},
 					&controllertest.Queue{})
 			}
 			events := c.NodeEvents()

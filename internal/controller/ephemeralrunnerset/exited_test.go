@@ -14,7 +14,9 @@ func (f *fixture) exitRunner() {
 	f.Helper()
 	f.reconcile()
 	f.bringUp()
-	f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) { status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded })
+	f.changeStatus(func(status *v1alpha1.EphemeralRunnerStatus) {
+		status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+	})
 	f.reconcile()
 	controllertest.Elapse(settleGrace)
 	f.publish(0)
@@ -31,7 +33,7 @@ func (f *fixture) changeStatus(change func(*v1alpha1.EphemeralRunnerStatus)) {
 	}
 }
 
-// wantQuestions checks how often GitHub was asked whether a runner is registered.
+// wantQuestions checks the number of times that GitHub was asked whether a runner is registered.
 func (f *fixture) wantQuestions(want int) {
 	f.Helper()
 	f.mu.Lock()
@@ -49,7 +51,8 @@ func TestExitedRunnerWithoutARecordIsFinished(t *testing.T) {
 		f.reconcile()
 		f.wantQuestions(1)
 		if f.requests["delete"] != 1 || f.failed != 0 {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.failed)
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"],
+				f.failed)
 		}
 		if !f.deregistered(id, 7) {
 			t.Error("its finalization asks GitHub again")
@@ -74,7 +77,8 @@ func TestExitedRunnerIsMissingTwiceWhereGitHubDoesNotSaySoItself(t *testing.T) {
 		f.reconcile()
 		f.wantQuestions(2)
 		if f.requests["delete"] != 1 || f.failed != 0 || f.deregistered(id, 7) {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.failed)
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"],
+				f.failed)
 		}
 	}, newSet(1))
 }
@@ -109,7 +113,8 @@ func TestExitedRunnerWhoseReportIsLateIsFinished(t *testing.T) {
 		f.reconcile()
 		f.wantQuestions(1)
 		if f.requests["delete"] != 1 || f.failed != 0 {
-			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"], f.failed)
+			t.Errorf("%d deletions, %d failures; want the runner deleted as one that had a job", f.requests["delete"],
+				f.failed)
 		}
 	}, newSet(1))
 }
@@ -178,7 +183,8 @@ func TestWorkingRunnerOutlivesAGatewaysNotFound(t *testing.T) {
 					f.reconcile()
 				}
 				if f.lookedUp == 0 || f.requests["delete"] != test.deleted {
-					t.Errorf("GitHub was asked %d times, %d runners deleted; want %d deleted", f.lookedUp, f.requests["delete"],
+					t.Errorf("GitHub was asked %d times, %d runners deleted; want %d deleted", f.lookedUp,
+						f.requests["delete"],
 						test.deleted)
 				}
 			}, newSet(1))

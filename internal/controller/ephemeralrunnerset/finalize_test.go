@@ -57,7 +57,8 @@ func TestDeletedSetIsRemovedAfterItsRunners(t *testing.T) {
 			f.reconcile()
 		}
 		if f.requests["delete"] != 2 || f.requests["create"] != 2 || f.gone() {
-			t.Errorf("requests %v, gone: %t; want 2 deletions, nothing created, and the set to wait", f.requests, f.gone())
+			t.Errorf("requests %v, gone: %t; want 2 deletions, nothing created, and the set to wait", f.requests,
+				f.gone())
 		}
 		f.finishAll()
 		f.reconcile()
@@ -65,7 +66,9 @@ func TestDeletedSetIsRemovedAfterItsRunners(t *testing.T) {
 			t.Error("the set is left")
 		}
 		f.reconcile()
-		f.controller.EachMemory(func(types.NamespacedName, *memory) { t.Error("the set is remembered though it is gone") })
+		f.controller.EachMemory(func(types.NamespacedName, *memory) {
+			t.Error("the set is remembered though it is gone")
+		})
 	}, newSet(2))
 }
 
@@ -134,7 +137,8 @@ func TestNamesakeIsAnotherSet(t *testing.T) {
 		_, _ = f.pass()
 		namesake := newSet(1, func(set *v1alpha1.EphemeralRunnerSet) { set.UID = types.UID("namesake") })
 		s := f.controller.MemoryOf(namesake)
-		if unseen := s.Creations.Unseen(time.Now()); unseen != (creations.Unseen{}) || !s.Creations.Allowed(time.Now()) {
+		if unseen := s.Creations.Unseen(time.Now()); unseen != (creations.Unseen{}) ||
+			!s.Creations.Allowed(time.Now()) {
 			t.Errorf("expected still: %+v", unseen)
 		}
 	}, newSet(1))
@@ -156,7 +160,8 @@ func TestSetIsReleasedWhoeverMadeIt(t *testing.T) {
 					if served {
 						f.reconcile()
 						if got := f.set().Finalizers; !slices.Equal(got, test.served) {
-							t.Errorf("finalizers %v, want %v: ones that ARC serves, too, should somebody go back to it", got, test.served)
+							t.Errorf("finalizers %v, want %v: ones that ARC serves, too, should somebody go back to it",
+								got, test.served)
 						}
 					}
 					if len(f.set().Finalizers) == 0 {
@@ -217,10 +222,12 @@ func TestKeptRunnersAreTold(t *testing.T) {
 					f.keep(kind)
 					f.wantBlocked(metav1.ConditionStatus(""))
 					for start := time.Now(); time.Since(start) < time.Minute-time.Second; {
-						controllertest.Elapse(min(max(f.reconcile().RequeueAfter, 100*time.Millisecond), 10*time.Second))
+						controllertest.Elapse(min(max(f.reconcile().RequeueAfter, 100*time.Millisecond),
+							10*time.Second))
 					}
-					f.wantBlocked(metav1.ConditionTrue, kind+" arc-runners/"+runner.Name, "example.com/audit", "kubectl patch "+
-						strings.ToLower(kind)+" "+runner.Name+" --namespace arc-runners")
+					f.wantBlocked(metav1.ConditionTrue, kind+" arc-runners/"+runner.Name, "example.com/audit",
+						"kubectl patch "+
+							strings.ToLower(kind)+" "+runner.Name+" --namespace arc-runners")
 					f.requests = map[string]int{}
 					for range 10 {
 						controllertest.Elapse(f.reconcile().RequeueAfter)

@@ -123,7 +123,8 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.cache = &shownCache{WithWatch: f.api}
 		f.controller = NewController(Options{
-			Client: f.cache, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: clock.RealClock{},
+			Client: f.cache, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder,
+			Clock: clock.RealClock{},
 			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
 				if f.github != nil {
 					return f.github(r), nil
@@ -228,7 +229,8 @@ func (f *fixture) interceptors() interceptor.Funcs {
 			return c.Delete(ctx, object, options...)
 		},
 		SubResourcePatch: func(
-			ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
+			ctx context.Context, c client.Client, resource string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
 		) error {
 			f.count(fmt.Sprintf("patch %s %T", resource, object))
 			return c.SubResource(resource).Patch(ctx, object, patch, options...)

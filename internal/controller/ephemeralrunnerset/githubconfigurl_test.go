@@ -72,7 +72,8 @@ func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 				}
 				if r := f.runner(first); r.DeletionTimestamp == nil ||
 					f.deregistered(r.UID, r.Status.RunnerID) != (len(test.asked) > 0) {
-					t.Errorf("deleted: %t, noted as removed: %t", r.DeletionTimestamp != nil, f.deregistered(r.UID, r.Status.RunnerID))
+					t.Errorf("deleted: %t, noted as removed: %t", r.DeletionTimestamp != nil,
+						f.deregistered(r.UID, r.Status.RunnerID))
 				}
 			}, newSet(1, func(set *v1alpha1.EphemeralRunnerSet) {
 				set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/old"

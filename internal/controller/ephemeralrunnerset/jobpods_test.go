@@ -63,7 +63,8 @@ func TestJobPodsThatWaitAreACondition(t *testing.T) {
 				f.wantPending("at first", "")
 				controllertest.Elapse(jobWaitGrace)
 				f.reconcile()
-				f.wantPending("after a while", "1 job pod waits: 0/1 nodes are available; see kubectl describe pod "+pod.Name)
+				f.wantPending("after a while",
+					"1 job pod waits: 0/1 nodes are available; see kubectl describe pod "+pod.Name)
 				events.Delete(t.Context(), event.DeleteEvent{Object: pod}, queue)
 				controllertest.Elapse(reportInterval)
 				f.reconcile()

@@ -103,7 +103,8 @@ func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Ru
 	for i, r := range lost {
 		jobsLost.WithLabelValues(w.Memory.scaleSet.Name, w.Memory.scaleSet.Namespace, string(r.LostJob.Cause)).Inc()
 		runner := &v1alpha1.EphemeralRunner{}
-		if i >= lostEventsAtOnce || c.options.Client.Get(ctx, client.ObjectKey{Namespace: w.Object.Namespace, Name: r.Name},
+		if i >= lostEventsAtOnce || c.options.Client.Get(ctx,
+			client.ObjectKey{Namespace: w.Object.Namespace, Name: r.Name},
 			runner) != nil {
 			continue // the last Event counts it
 		}
@@ -111,9 +112,10 @@ func (c *Controller) recordLost(ctx context.Context, w *world, lost []*roster.Ru
 			report.Warning(reasonJobLost, "RunJobs", lostNote(runner, r.LostJob.Cause)))
 	}
 	if more := len(lost) - lostEventsAtOnce; more > 0 {
-		report.RecordEvent(ctx, c.options.Recorder, about, w.Object, report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
-			"%d more jobs were lost at the same time: kubectl get ephemeralrunners -n %s lists the latest with their causes "+
-				"for an hour; run them again on GitHub", more, w.Object.Namespace)))
+		report.RecordEvent(ctx, c.options.Recorder, about, w.Object,
+			report.Warning(reasonJobLost, "RunJobs", fmt.Sprintf(
+				"%d more jobs were lost at the same time: kubectl get ephemeralrunners -n %s lists the latest with "+
+					"their causes for an hour; run them again on GitHub", more, w.Object.Namespace)))
 	}
 }
 
@@ -124,7 +126,8 @@ func lostNote(runner *v1alpha1.EphemeralRunner, cause v1alpha1.LostCause) string
 	job := "a job that GitHub has not named"
 	if status.HadJob() {
 		job = fmt.Sprintf("job %q of %s (workflow %s, run %d, job id %s)", report.Truncate(status.JobDisplayName, 120),
-			report.Truncate(status.JobRepositoryName, 140), report.Truncate(cmp.Or(status.JobWorkflowRef, "unknown"), 160),
+			report.Truncate(status.JobRepositoryName, 140),
+			report.Truncate(cmp.Or(status.JobWorkflowRef, "unknown"), 160),
 			status.WorkflowRunID, report.Truncate(cmp.Or(status.JobID, fmt.Sprint(status.JobRequestID)), 60))
 	}
 	return fmt.Sprintf("%s was lost on runner %s: %s: %s; its author can run it again: %s", job, runner.Name, cause,
@@ -245,7 +248,7 @@ const (
 	firstVisitBackoff, longestVisitBackoff = 15 * time.Second, 10 * time.Minute
 )
 
-// visitDue returns when to visit a run: immediately if something is written down for which GitHub was not asked.
+// visitDue returns the time to visit a run: immediately if something is written down for which GitHub was not asked.
 func (c *Controller) visitDue(
 	w *world, lost []*feedback.Lost, of *visit, call pool.Call[*feedback.Sighting],
 ) time.Time {
@@ -281,8 +284,10 @@ func (c *Controller) visitRun(ctx context.Context, w *world, run feedback.Run, l
 			if err == nil {
 				seen, err = feedback.Visit(ctx, github, c.options.Budget, run, lost)
 			}
-			if _, isSpent := errors.AsType[*feedback.SpentError](err); err != nil && !isSpent && !feedback.IsFinal(err) {
-				logger.Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID, "cause",
+			if _, isSpent := errors.AsType[*feedback.SpentError](err); err != nil && !isSpent &&
+				!feedback.IsFinal(err) {
+				logger.Info("GitHub did not answer about a workflow run with lost jobs, asking again", "run", run.ID,
+					"cause",
 					err.Error())
 			}
 			return seen, err
@@ -331,7 +336,8 @@ func (c *Controller) recordRerun(ctx context.Context, w *world, runner *v1alpha1
 	switch rerun.State {
 	case v1alpha1.RerunDone:
 		event = report.Normal(reasonJobRerun, "RunJobs", fmt.Sprintf(
-			"%s, which was lost on runner %s, runs again in attempt %d of %s", job, runner.Name, rerun.Attempt, runPage(runner)))
+			"%s, which was lost on runner %s, runs again in attempt %d of %s", job, runner.Name, rerun.Attempt,
+			runPage(runner)))
 	case v1alpha1.RerunGivenUp:
 		event = report.Warning(reasonJobRerun, "RunJobs", fmt.Sprintf(
 			"%s, which was lost on runner %s, is not run again: %s; its author can run it again: %s", job, runner.Name,

@@ -306,7 +306,8 @@ func TestLostJobsAreMeasuredByCause(t *testing.T) {
 		f.lose("SomethingInvented", runners[2])
 		f.settle()
 		for cause, want := range map[v1alpha1.LostCause]float64{"Evicted": 2, "Unknown": 1, "OOMKilled": 0} {
-			if got := testutil.ToFloat64(jobsLost.WithLabelValues(set.Name, set.Namespace, string(cause))); got != want {
+			if got := testutil.ToFloat64(jobsLost.WithLabelValues(set.Name, set.Namespace,
+				string(cause))); got != want {
 				t.Errorf("%g jobs lost to %s, want %g", got, cause, want)
 			}
 		}

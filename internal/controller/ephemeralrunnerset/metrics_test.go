@@ -68,7 +68,8 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 	check := func(wants map[claimState]float64) {
 		t.Helper()
 		for of, want := range wants {
-			if got := testutil.ToFloat64(claimsByState.WithLabelValues("claims", "ns", of.template, of.state)); got != want {
+			if got := testutil.ToFloat64(claimsByState.WithLabelValues("claims", "ns", of.template,
+				of.state)); got != want {
 				t.Errorf("%v: %g, want %g", of, got, want)
 			}
 		}
@@ -99,7 +100,8 @@ func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		c := f.controller
 		gone := func(set *v1alpha1.EphemeralRunnerSet) {
-			if _, err := c.Reconcile(f.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
+			if _, err := c.Reconcile(f.Context(),
+				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -153,7 +155,8 @@ func TestMetricsOfADrainingSetAreKept(t *testing.T) {
 		scaleSet := kube.ScaleSetOf(f.set())
 		defer setmetrics.Delete(scaleSet)
 		pending := func() float64 {
-			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, roster.Pending, ""))
+			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace,
+				roster.Pending, ""))
 		}
 		if got := pending(); got != 3 {
 			t.Fatalf("%g pending runners, want 3", got)

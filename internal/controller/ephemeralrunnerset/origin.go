@@ -69,7 +69,8 @@ func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRun
 // Runners pass them on to their pods, where a label can select a network policy or a cloud identity.
 func inheritedLabels(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) map[string]string {
 	fromMetadata, _ := kube.Metadata(origin.Spec.EphemeralRunnerSetMetadata)
-	wanted := kube.Labels(nil, fromMetadata, origin.Labels, kube.ScopeLabels(set.Spec.EphemeralRunnerSpec.GitHubConfigUrl))
+	wanted := kube.Labels(nil, fromMetadata, origin.Labels,
+		kube.ScopeLabels(set.Spec.EphemeralRunnerSpec.GitHubConfigUrl))
 	maps.DeleteFunc(wanted, func(key, value string) bool { return set.Labels[key] != value })
 	return kube.Labels(nil, wanted, kube.ScaleSetLabels(origin, v1alpha1.ComponentRunner))
 }
@@ -82,7 +83,8 @@ func (c *Controller) hold(ctx context.Context, w *world) error {
 		return w.abandonedErr
 	}
 	if kube.SetIfZero(&w.Memory.differsSince, w.Now) {
-		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet", "difference",
+		log.FromContext(ctx).Info("No runners are created while the set differs from its AutoscalingRunnerSet",
+			"difference",
 			w.difference)
 	}
 	if reportAt := w.Memory.differsSince.Add(differsGrace); w.Now.Before(reportAt) {
@@ -137,8 +139,10 @@ func (c *Controller) abandon(ctx context.Context, w *world) error {
 	}
 	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
 		report.Warning(v1alpha1.ReasonOwnerless, "ScaleRunners", fmt.Sprintf(
-			"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. Only the "+
-				"manager creates runner sets: leave EphemeralRunnerSets out of backups and manifests", w.Object.Name, w.abandoned)))
+			"EphemeralRunnerSet %s is removed: %s, as after a restore from a backup; runners with a job finish it. "+
+				"Only the manager creates runner sets: leave EphemeralRunnerSets out of backups and manifests",
+			w.Object.Name,
+			w.abandoned)))
 	return nil
 }
 

@@ -73,7 +73,8 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 				f.reconcile()
 				f.wantRunners(0)
 				if meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionDegraded) != nil {
-					t.Error("the condition is set at once; a change of the AutoscalingRunnerSet makes the two differ for a moment, too")
+					t.Error("the condition is set at once; a change of the AutoscalingRunnerSet makes the two differ " +
+						"for a moment, too")
 				}
 				controllertest.Elapse(differsGrace)
 				f.reconcile()

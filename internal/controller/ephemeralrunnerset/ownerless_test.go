@@ -35,7 +35,9 @@ func TestRunnerSetThatNobodyWillTakeBackGoes(t *testing.T) {
 		"no AutoscalingRunnerSet": {change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil }},
 		"its owner is gone":       {change: func(*v1alpha1.EphemeralRunnerSet) {}},
 		"one that is being deleted": {
-			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil }, others: []client.Object{deleting}},
+			change: func(s *v1alpha1.EphemeralRunnerSet) {
+				s.OwnerReferences = nil
+			}, others: []client.Object{deleting}},
 		"one that has another": {
 			change: func(s *v1alpha1.EphemeralRunnerSet) { s.OwnerReferences = nil },
 			others: []client.Object{registeredOrigin(), another()}},
@@ -67,7 +69,8 @@ func TestRunnerSetThatNobodyWillTakeBackGoes(t *testing.T) {
 				if stays := !apierrors.IsNotFound(err); stays != test.stays {
 					t.Errorf("it stays: %t, want %t", stays, test.stays)
 				}
-				if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonOwnerless); told > 1 || told == 0 != test.stays {
+				if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonOwnerless); told > 1 ||
+					told == 0 != test.stays {
 					t.Errorf("%d Events", told)
 				}
 				f.wantRunners(0)
@@ -111,7 +114,8 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 			origin := registeredOrigin()
 			origin.Spec.MaxRunners = new(2)
 			set := setOf(origin)
-			former.OwnerReferences, set.OwnerReferences, restored.OwnerReferences = kube.OwnedBy(origin), kube.OwnedBy(origin),
+			former.OwnerReferences, set.OwnerReferences, restored.OwnerReferences = kube.OwnedBy(origin),
+				kube.OwnedBy(origin),
 				nil
 			inBubble(t, func(f *fixture) {
 				f.ownOrigin = true

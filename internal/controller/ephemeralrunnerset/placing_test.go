@@ -104,7 +104,8 @@ func TestRoomFollowsWhatTheClusterPlaces(t *testing.T) {
 		}
 		f.wait(61 * time.Second)
 		f.wantRoom(10, metav1.ConditionTrue, v1alpha1.ReasonPodsUnschedulable,
-			"4 runner pods on nodes, 6 waiting", "has held 4 at a time", "The oldest pod waits: 0/1 nodes are available")
+			"4 runner pods on nodes, 6 waiting", "has held 4 at a time",
+			"The oldest pod waits: 0/1 nodes are available")
 		if f.event(v1alpha1.ReasonPodsUnschedulable) {
 			t.Error("there is an Event though an autoscaler may be about to deliver")
 		}
@@ -210,7 +211,8 @@ func TestRoomWhileNoClaimIsFree(t *testing.T) {
 		f.wait(time.Minute)
 		f.wantRoom(4, metav1.ConditionTrue, v1alpha1.ReasonCapacityUnproven)
 	}, func(origin *v1alpha1.AutoscalingRunnerSet) {
-		origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+		origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{
+			{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
 		origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Max: new(3)}
 	})
 }
@@ -243,7 +245,8 @@ func TestWhichPodsCount(t *testing.T) {
 				f.showPod(pod)
 				controllertest.Elapse(time.Second)
 				f.reconcile()
-				message := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionCapacityLimited).Message
+				message := meta.FindStatusCondition(f.set().Status.Conditions,
+					v1alpha1.ConditionCapacityLimited).Message
 				if !strings.Contains(message, ": "+test.placed+" runner pod") ||
 					!strings.Contains(message, " on nodes, "+test.waiting+" waiting") {
 					t.Errorf("%q, want %s on nodes and %s waiting", message, test.placed, test.waiting)
@@ -294,7 +297,8 @@ func TestRoomIsMaxRunnersInModeStaticAgain(t *testing.T) {
 		f.reconcile()
 		status := f.set().Status
 		limited := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCapacityLimited)
-		if status.Capacity != nil || status.Placement != nil || limited == nil || limited.Status != metav1.ConditionFalse {
+		if status.Capacity != nil || status.Placement != nil || limited == nil ||
+			limited.Status != metav1.ConditionFalse {
 			t.Errorf("%+v", status)
 		}
 	})

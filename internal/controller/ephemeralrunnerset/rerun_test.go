@@ -51,7 +51,8 @@ func (r *endedRun) Now() time.Time { return time.Now() }
 func (r *endedRun) CallREST(_ context.Context, call actions.RESTRequest, result any) error {
 	if result == nil {
 		r.asked++
-		if written := r.rerunOf(r.runner); written == nil || written.State != v1alpha1.RerunAsked || written.Attempt != 1 {
+		if written := r.rerunOf(r.runner); written == nil || written.State != v1alpha1.RerunAsked ||
+			written.Attempt != 1 {
 			r.Errorf("GitHub is asked while %+v is written down", written)
 		}
 		r.again = r.refuse == nil
@@ -181,7 +182,9 @@ func TestARunnerStaysUntilItsRerunIsDecided(t *testing.T) {
 			run.reconcile()
 		}
 		stays := func() bool {
-			return slices.ContainsFunc(run.kept(), func(r v1alpha1.EphemeralRunner) bool { return r.Name == run.runner })
+			return slices.ContainsFunc(run.kept(), func(r v1alpha1.EphemeralRunner) bool {
+				return r.Name == run.runner
+			})
 		}
 		if rerun := run.rerunOf(run.runner); !stays() || rerun == nil || rerun.State != v1alpha1.RerunAsked {
 			run.Fatalf("%+v, want Asked, and the runner kept", rerun)

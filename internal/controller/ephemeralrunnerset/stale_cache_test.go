@@ -26,7 +26,8 @@ func TestRunnerThatHasChangedSinceItWasSeenIsNotDeleted(t *testing.T) {
 		f.bringUp()
 		f.reconcile()
 		if f.requests["delete"] != 1 || f.runners()[0].DeletionTimestamp != nil {
-			t.Errorf("%d deletions, runner %+v; want one that is refused", f.requests["delete"], f.runners()[0].ObjectMeta)
+			t.Errorf("%d deletions, runner %+v; want one that is refused", f.requests["delete"],
+				f.runners()[0].ObjectMeta)
 		}
 		f.late = false
 		f.reconcile()

@@ -77,7 +77,8 @@ func (w *world) describeRoom() {
 	}
 	if w.drained() {
 		limited = report.True(v1alpha1.ConditionCapacityLimited, v1alpha1.ReasonDrained,
-			"GitHub gives the set no jobs, because its AutoscalingRunnerSet has the annotation "+v1alpha1.AnnotationDrained)
+			"GitHub gives the set no jobs, because its AutoscalingRunnerSet has the "+
+				"annotation "+v1alpha1.AnnotationDrained)
 	}
 	if w.room != nil || meta.FindStatusCondition(status.Conditions, limited.Type) != nil {
 		report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, limited)
@@ -109,15 +110,16 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 		return client.IgnoreNotFound(err)
 	}
 	now := c.options.Clock.Now()
-	m.reported, m.changedAt = report.Written{At: now, Took: now.Sub(began), Version: w.Object.ResourceVersion}, time.Time{}
+	m.reported, m.changedAt = report.Written{At: now, Took: now.Sub(began), Version: w.Object.ResourceVersion},
+		time.Time{}
 	if !w.deleting() {
 		c.recordEvents(ctx, before, w.Object)
 	}
 	return nil
 }
 
-// changeOf returns what the write of a status would tell. A capacity that comes or goes is waited for by the listener,
-// and the phase by the set.
+// changeOf returns the news that the write of a status would tell. A capacity that comes or goes is waited for by the
+// listener, and the phase by the set.
 func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
 	if report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase ||
 		(before.Capacity == nil) != (after.Capacity == nil) {
@@ -154,9 +156,11 @@ func (c *Controller) recordMoved(ctx context.Context, w *world) error {
 			continue
 		}
 		recorded[departure.Node] = departure.Arrivals
-		report.RecordEvent(ctx, c.options.Recorder, w.Object, nil, report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
-			"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others take their "+
-				"places on other nodes; runners with a job finish it", departure.Node, departure.Signs, count)))
+		report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
+			report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
+				"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others "+
+					"take their places on other nodes; runners with a job finish it", departure.Node, departure.Signs,
+				count)))
 	}
 	w.Memory.recordedMoves = recorded
 	return nil
@@ -194,7 +198,8 @@ func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 	}
 	switch {
 	case blocked > 0:
-		return []metav1.Condition{report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers, first)}
+		return []metav1.Condition{report.True(v1alpha1.ConditionDeletionBlocked, v1alpha1.ReasonForeignFinalizers,
+			first)}
 	case meta.FindStatusCondition(w.Object.Status.Conditions, v1alpha1.ConditionDeletionBlocked) != nil:
 		return []metav1.Condition{report.False(v1alpha1.ConditionDeletionBlocked, "NothingKept",
 			"no runner is kept by finalizers of others")}
@@ -212,9 +217,10 @@ func (w *world) permitted() []metav1.Condition {
 	}
 	switch {
 	case refused != "":
-		return []metav1.Condition{report.False(v1alpha1.ConditionFeedbackPermitted, v1alpha1.ReasonPermissionMissing, refused+
-			"; give the App or token the permission (an owner of the organization must accept it) and the repository, if it "+
-			"is not archived, or remove the value")}
+		return []metav1.Condition{report.False(v1alpha1.ConditionFeedbackPermitted, v1alpha1.ReasonPermissionMissing,
+			refused+
+				"; give the App or token the permission (an owner of the organization must accept it) and the "+
+				"repository, if it is not archived, or remove the value")}
 	case before != nil && known:
 		return []metav1.Condition{report.True(v1alpha1.ConditionFeedbackPermitted, "Permitted",
 			"GitHub refuses nothing that feedback asks for")}
@@ -247,9 +253,9 @@ func (c *Controller) recordUnknownJobs(ctx context.Context, w *world) error {
 	w.Memory.recordedJobsAt = jobs.LastAt.Time
 	report.RecordEvent(ctx, c.options.Recorder, w.Object, nil,
 		report.Warning("UnknownRunnerJob", "ReportJobs", fmt.Sprintf(
-			"%d jobs since the listener started have ended without success on runners that don't exist here; the last: %s; "+
-				"if the cluster was restored from a backup, or the runner was deleted by force, the job was lost with it: run it "+
-				"again on GitHub",
+			"%d jobs since the listener started have ended without success on runners that don't exist here; the "+
+				"last: %s; if the cluster was restored from a backup, or the runner was deleted by force, the job "+
+				"was lost with it: run it again on GitHub",
 			jobs.Count, jobs.Last)))
 	return nil
 }
@@ -262,9 +268,11 @@ func (c *Controller) recordEvents(ctx context.Context, before, after *v1alpha1.E
 		now := meta.FindStatusCondition(after.Status.Conditions, conditionType)
 		switch is := now != nil && now.Status == metav1.ConditionTrue; {
 		case is && !was:
-			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Warning(conditionType, "ScaleRunners", now.Message))
+			report.RecordEvent(ctx, c.options.Recorder, after, nil,
+				report.Warning(conditionType, "ScaleRunners", now.Message))
 		case was && !is:
-			report.RecordEvent(ctx, c.options.Recorder, after, nil, report.Normal(now.Reason, "ScaleRunners", now.Message))
+			report.RecordEvent(ctx, c.options.Recorder, after, nil,
+				report.Normal(now.Reason, "ScaleRunners", now.Message))
 		}
 	}
 }
@@ -275,7 +283,8 @@ var runnersByState = setmetrics.Gauge("runners",
 	"state", "reason")
 
 var advertisedCapacity = setmetrics.Gauge("advertised_capacity",
-	"Number of jobs that GitHub may assign to the scale set at a time, as it is told; no series if nothing limits that.")
+	"Number of jobs that GitHub may assign to the scale set at a time, as it is told; no series if nothing "+
+		"limits that.")
 
 // The names and labels of these are ARC's, so that dashboards keep working.
 var (
@@ -315,7 +324,8 @@ func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet, drained bool) {
 	scaleSet := kube.ScaleSetOf(set)
 	labels := seriesLabels{
 		scaleSet.Name, scaleSet.Namespace,
-		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization], set.Labels[v1alpha1.LabelEnterprise],
+		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization],
+		set.Labels[v1alpha1.LabelEnterprise],
 	}
 	for vector, count := range map[*prometheus.GaugeVec]int{
 		pendingRunners: set.Status.PendingEphemeralRunners, runningRunners: set.Status.RunningEphemeralRunners,

@@ -25,7 +25,8 @@ func TestANewGenerationAloneWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again := f.reconcile().RequeueAfter; f.requests[statusPatches] != before || again <= 0 || again > pace.Echo {
-			t.Fatalf("%d writes, and the next pass after %s; want none, and one within %s", f.requests[statusPatches]-before,
+			t.Fatalf("%d writes, and the next pass after %s; want none, and one within %s",
+				f.requests[statusPatches]-before,
 				again, pace.Echo)
 		}
 		controllertest.Elapse(pace.Echo)

@@ -89,7 +89,7 @@ func withStrays(t *testing.T, test func(f *fixture, g *registry)) {
 	}, set)
 }
 
-// look reconciles the set until nothing is left to do now, and returns when it is to be reconciled again.
+// look reconciles the set until nothing is left to do now, and returns the wait until it is to be reconciled again.
 func (f *fixture) look() time.Duration {
 	f.Helper()
 	var again time.Duration
@@ -110,7 +110,8 @@ func (f *fixture) lookAgain(after time.Duration) time.Duration {
 func TestStraysAreRemovedAfterTheSecondList(t *testing.T) {
 	withStrays(t, func(f *fixture, g *registry) {
 		f.late = true // the watch shows no runner
-		if err := f.api.Create(t.Context(), newRunner(f.set(), f.set().Labels, "set-runner-exists", "", "")); err != nil {
+		if err := f.api.Create(t.Context(), newRunner(f.set(), f.set().Labels, "set-runner-exists", "",
+			"")); err != nil {
 			t.Fatal(err)
 		}
 		g.offline = []string{"set-runner-stray", "set-runner-exists", "set-runner-other", "another-runner-stray"}
@@ -164,7 +165,8 @@ func TestAStrayWithAJobIsTold(t *testing.T) {
 		}
 		g.busy = nil
 		f.lookAgain(strayPeriod)
-		if diff := cmp.Diff([]string{"set-runner-bbbbb", "set-runner-aaaaa"}, slices.Compact(g.removed)[:2]); diff != "" {
+		if diff := cmp.Diff([]string{"set-runner-bbbbb", "set-runner-aaaaa"},
+			slices.Compact(g.removed)[:2]); diff != "" {
 			t.Errorf("removed (-want +got):\n%s", diff)
 		}
 	})

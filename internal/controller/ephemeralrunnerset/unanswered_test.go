@@ -24,7 +24,8 @@ func (f *fixture) limit(maxRunners int) {
 	}
 }
 
-// tries lets time pass until a creation may be retried, and returns how many runners the pass then tries to create.
+// tries lets time pass until a creation may be retried, and returns the number of runners that the pass then tries to
+// create.
 func (f *fixture) tries() int {
 	f.Helper()
 	controllertest.Elapse(creations.LongestAwayBackoff)

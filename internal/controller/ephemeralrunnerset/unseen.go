@@ -88,7 +88,7 @@ func (c *Controller) countBeside(ctx context.Context, w *world) error {
 
 // inherit asks the API server, before this process creates the set's first runner, for runners that an earlier process
 // has created and the watch does not show yet: without them a leader that takes over while watches lag would create the
-// same number again, beyond maxRunners. It returns how many there are.
+// same number again, beyond maxRunners. It returns their number.
 func (c *Controller) inherit(ctx context.Context, w *world) (int, error) {
 	requested := w.Memory.Creations
 	if requested.Listed() {

@@ -15,7 +15,7 @@ import (
 
 // What happens while the watch shows nothing for minutes.
 
-// passesFor runs passes for a while, and returns how many lists there were.
+// passesFor runs passes for a while, and returns the number of lists.
 func (f *fixture) passesFor(during time.Duration) int {
 	f.Helper()
 	before := f.requests["list"]

@@ -23,7 +23,8 @@ import (
 // SetupWithManager registers the controller and its watches.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	// The index is made before the caches are filled, so its context ends nothing.
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet,
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{},
+		IndexClaimsByScaleSet,
 		ScaleSetOfClaim)
 	if err != nil {
 		return fmt.Errorf("index claims by scale set: %w", err)
@@ -99,7 +100,8 @@ func (c *Controller) runnerDeleted(object client.Object, q reconcile.Queue) {
 
 func enqueue(q reconcile.Queue, namespace string, set roster.Owner) {
 	if set.Name != "" {
-		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}}, gatherInterval)
+		q.AddAfter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: set.Name}},
+			gatherInterval)
 	}
 }
 
@@ -138,7 +140,8 @@ func (c *Controller) ClaimedPodEvents() handler.EventHandler {
 // claimEvents returns the handler for the watch of claims, which enqueues the runner sets of their scale set.
 func (c *Controller) claimEvents() handler.EventHandler {
 	changed := func(ctx context.Context, claim client.Object, q reconcile.Queue) {
-		scaleSet := types.NamespacedName{Namespace: claim.GetNamespace(), Name: claim.GetLabels()[v1alpha1.LabelScaleSetName]}
+		scaleSet := types.NamespacedName{Namespace: claim.GetNamespace(),
+			Name: claim.GetLabels()[v1alpha1.LabelScaleSetName]}
 		for _, request := range c.runnerSetsNamed(ctx, scaleSet) {
 			q.AddAfter(request, gatherInterval)
 		}
@@ -159,7 +162,8 @@ func (c *Controller) claimEvents() handler.EventHandler {
 func (c *Controller) PlacedPodEvents() handler.EventHandler {
 	return c.pods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
 		set := c.roster.SetOf(runner)
-		if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil && m.followsPods.Load() {
+		if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil &&
+			m.followsPods.Load() {
 			enqueue(q, runner.Namespace, set)
 		}
 	})

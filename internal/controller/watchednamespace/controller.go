@@ -80,7 +80,8 @@ func NewController(options Options) *Controller {
 		Observe: c.observe,
 		Rules: []reconcile.Rule[*world, step]{
 			reconcile.When("it is needed and would not wait", unprotected, c.hold),
-			reconcile.When("nothing needs it and it waits", func(w *world) bool { return w.held && !w.inhabited }, c.release),
+			reconcile.When("nothing needs it and it waits", func(w *world) bool { return w.held && !w.inhabited },
+				c.release),
 		},
 	})
 	return c
@@ -151,8 +152,8 @@ func (w *world) explain(err error) error {
 	case client.IgnoreNotFound(err) == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("RoleBinding %s: %w; helm upgrade the controller's release: its ClusterRole of the same name "+
-			"allows this", w.Key, err)
+		return fmt.Errorf("RoleBinding %s: %w; helm upgrade the controller's release: its ClusterRole of the "+
+			"same name allows this", w.Key, err)
 	default:
 		return fmt.Errorf("RoleBinding %s: %w", w.Key, err)
 	}

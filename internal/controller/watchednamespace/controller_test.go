@@ -63,7 +63,8 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(
-			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+			options ...client.PatchOption,
 		) error {
 			f.patches++
 			if f.refusal != nil {

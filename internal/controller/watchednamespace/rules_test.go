@@ -44,7 +44,8 @@ func TestDecide(t *testing.T) {
 			held := controllertest.Read(t, f.client, client.ObjectKeyFromObject(given), now) &&
 				slices.Contains(now.Finalizers, ours)
 			if held != test.held || (f.patches > 0) != test.patched {
-				t.Errorf("finalizers %v after %d patches, want held %t and patched %t", now.Finalizers, f.patches, test.held,
+				t.Errorf("finalizers %v after %d patches, want held %t and patched %t", now.Finalizers, f.patches,
+					test.held,
 					test.patched)
 			}
 		})

@@ -25,7 +25,7 @@ func NewFields(object map[string]any, notes *report.Notes) *Fields {
 	return &Fields{left: maps.Clone(object), notes: notes}
 }
 
-// Path returns where a field is: spec.template.spec.labels.
+// Path returns the path of a field: spec.template.spec.labels.
 func (f *Fields) Path(key string) string {
 	if f.path == "" {
 		return key
@@ -33,7 +33,7 @@ func (f *Fields) Path(key string) string {
 	return f.path + "." + key
 }
 
-// Place returns where the part itself is.
+// Place returns the path of the part itself.
 func (f *Fields) Place() string { return f.path }
 
 // Has reports whether a field is there, and is neither null nor taken.

@@ -62,7 +62,7 @@ func (o *Object) String() string {
 	return o.Kind + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
 }
 
-// Target returns which object an autoscaler scales.
+// Target returns kind and name of the object that an autoscaler scales.
 func (o *Object) Target() (kind, name string) {
 	spec, _ := o.Fields["spec"].(map[string]any)
 	reference, _ := spec["scaleTargetRef"].(map[string]any)

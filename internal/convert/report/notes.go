@@ -38,7 +38,8 @@ func (n *Notes) NotNeeded(message string, fields ...string) {
 
 func (n *Notes) add(severity finding.Severity, reason, message string, advice Advice, fields []string) {
 	n.Findings = append(n.Findings, Finding{
-		Finding: finding.Finding{Severity: severity, Object: n.Object, Reason: reason, Message: message, Fix: advice.Fix},
-		Fields:  fields, Whose: advice.Whose,
+		Finding: finding.Finding{Severity: severity, Object: n.Object, Reason: reason, Message: message,
+			Fix: advice.Fix},
+		Fields: fields, Whose: advice.Whose,
 	})
 }

@@ -40,7 +40,8 @@ func (s *Set) Header() string {
 	lines := []string{
 		"Values of the chart gha-runner-scale-set, made by manager convert of " + s.From + ".",
 		"runs-on: " + bracketed(s.RunsOn.Old) + " becomes runs-on: " + s.RunsOn.New,
-		"helm install " + s.Name + " charts/gha-runner-scale-set --namespace " + namespace + " --values " + s.Name + ".yaml",
+		"helm install " + s.Name + " charts/gha-runner-scale-set --namespace " + namespace + " --values " + s.Name +
+			".yaml",
 	}
 	var header strings.Builder
 	for _, line := range lines {
@@ -151,8 +152,8 @@ func (r *Report) text() string {
 	switch {
 	case r.NeedsHand():
 	case warnings > 0:
-		fmt.Fprintf(&text, "\nNothing has to be done by hand if the above (WARNING: %d) is as you want it; warnings don't "+
-			"count for the exit code.\n", warnings)
+		fmt.Fprintf(&text, "\nNothing has to be done by hand if the above (WARNING: %d) is as you want it; "+
+			"warnings don't count for the exit code.\n", warnings)
 	default:
 		fmt.Fprintln(&text, "\nNothing is left to do by hand.")
 	}

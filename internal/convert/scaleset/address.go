@@ -55,15 +55,16 @@ func (c *conversion) address() {
 	}
 	switch {
 	case url == "":
-		c.NeedsHand("NoAddress", "it names no repository, organization or enterprise, so githubConfigUrl is a placeholder",
+		c.NeedsHand("NoAddress", "it names no repository, organization or enterprise, so githubConfigUrl is a "+
+			"placeholder",
 			correct, c.config.Place())
 		url = placeholderURL
 	case problem != "":
 		c.NeedsHand("NoAddress", problem+", so githubConfigUrl is a placeholder", correct, given...)
 		url = placeholderURL
 	case len(given) > 1:
-		c.NeedsHand("NoAddress", "it names more than one of repository, organization and enterprise, which ARC refuses; "+
-			"the first one is used", correct, given...)
+		c.NeedsHand("NoAddress", "it names more than one of repository, organization and enterprise, which ARC "+
+			"refuses; the first one is used", correct, given...)
 	}
 	c.values["githubConfigUrl"] = url
 	if group := c.config.Path("group"); c.config.Has("group") {
@@ -91,8 +92,9 @@ func (c *conversion) credentials() {
 		c.NeedsHand("CredentialsNeeded",
 			"ARC's controller had the credentials; each scale set names a Secret in its own namespace, here "+secret,
 			report.Advice{Whose: report.Installer,
-				Fix: "create that Secret with the keys of ARC's Secret controller-manager (github_token, or github_app_id, " +
-					"github_app_installation_id and github_app_private_key), or convert with --github-config-secret NAME"},
+				Fix: "create that Secret with the keys of ARC's Secret controller-manager (github_token, or " +
+					"github_app_id, github_app_installation_id and github_app_private_key), or convert with " +
+					"--github-config-secret NAME"},
 			c.config.Path("githubAPICredentialsFrom"))
 	}
 	c.values["githubConfigSecret"] = secret
@@ -129,8 +131,8 @@ func (c *conversion) labels(set *report.Set) {
 		}
 	}
 	if refused > 0 {
-		c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d labels; %d are "+
-			"left out", maxLabelLength, maxLabels, refused),
+		c.NeedsHand("InvalidField", fmt.Sprintf("a label has 1 to %d characters, and a scale set up to %d "+
+			"labels; %d are left out", maxLabelLength, maxLabels, refused),
 			report.Advice{Whose: report.Installer, Fix: "correct scaleSetLabels"}, path)
 	}
 	missing := slices.DeleteFunc(byItself, func(label string) bool { return hasLabel(set.RunsOn.Labels, label) })

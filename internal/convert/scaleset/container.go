@@ -42,9 +42,10 @@ func (c *conversion) further(part *legacy.Fields, name, list string) {
 	taken := slices.Contains([]string{"", "runner", "docker"}, name) ||
 		(c.mode == modeDind && slices.Contains([]string{"dind", "init-dind-externals"}, name))
 	if taken {
-		c.NeedsHand("InvalidField", "a container needs a name of its own, which neither ARC nor the container mode has "+
-			"for another; it is left out",
-			report.Advice{Whose: report.Installer, Fix: "add it to template.spec." + list + " under another name"}, part.Place())
+		c.NeedsHand("InvalidField", "a container needs a name of its own, which neither ARC nor the container "+
+			"mode has for another; it is left out",
+			report.Advice{Whose: report.Installer, Fix: "add it to template.spec." + list + " under another name"},
+			part.Place())
 		part.Drop()
 		return
 	}
@@ -81,7 +82,8 @@ func (c *conversion) besideContainers() {
 		case ofDocker && c.mode != modeDind:
 			c.pod.NotNeeded("there is no Docker in the pod", field.from)
 		case ofDocker && c.dockerInRunner:
-			c.NeedsLook("NoCounterpart", "ARC doesn't use it with dockerdWithinRunnerContainer: true, so it is left out",
+			c.NeedsLook("NoCounterpart", "ARC doesn't use it with dockerdWithinRunnerContainer: true, so it is "+
+				"left out",
 				report.Advice{
 					Whose: report.Installer,
 					Fix: "Docker has a container of its own now: add it to " + dockerPath + "." + field.to +
@@ -180,7 +182,7 @@ func (c *conversion) mounts(part *legacy.Fields, key, target string) (mounts []a
 	return mounts
 }
 
-// place returns where a path of ARC's image is now, and whether Docker's container has it.
+// place returns the present place of a path of ARC's image, and whether Docker's container has it.
 func (c *conversion) place(at string, dockerInIt bool) (moved string, ofDocker bool) {
 	for _, directory := range []string{c.workDirectory, legacyWorkDirectory} {
 		if within(at, directory) {

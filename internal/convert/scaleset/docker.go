@@ -12,7 +12,8 @@ import (
 
 // containerMode decides how jobs get containers. ARC runs Docker beside the runner unless it is told otherwise.
 func (c *conversion) containerMode() {
-	docker, hooks := c.config.Present("dockerEnabled", "dockerdWithinRunnerContainer"), c.config.Present("containerMode")
+	docker, hooks := c.config.Present("dockerEnabled", "dockerdWithinRunnerContainer"),
+		c.config.Present("containerMode")
 	given := c.config.Text("containerMode")
 	beside := c.config.Flag("dockerEnabled", true)
 	inRunner := c.config.Flag("dockerdWithinRunnerContainer", false)
@@ -33,8 +34,8 @@ func (c *conversion) containerMode() {
 		for _, field := range docker {
 			c.Became(field, fmt.Sprintf("containerMode.type: %q", c.mode))
 		}
-		c.NotNeeded("ARC's controller knows kubernetes alone; dockerEnabled and dockerdWithinRunnerContainer decide about "+
-			"Docker", hooks...)
+		c.NotNeeded("ARC's controller knows kubernetes alone; dockerEnabled and dockerdWithinRunnerContainer "+
+			"decide about Docker", hooks...)
 	}
 	c.config.NotNeeded("ARC uses it with containerMode: kubernetes only", "workVolumeClaimTemplate")
 	if c.mode != "" {
@@ -47,10 +48,10 @@ func (c *conversion) containerMode() {
 func (c *conversion) hooksVolume(settings map[string]any) {
 	if !c.config.Has("workVolumeClaimTemplate") {
 		c.mode = modeKubernetesNoVolume
-		c.NeedsHand("NoWorkVolume", "containerMode: kubernetes needs a workVolumeClaimTemplate; without one, the mode is "+
-			"kubernetes-novolume", report.Advice{
-			Whose: report.Builder, Fix: "see that the runner's image has the hooks in /home/runner/k8s-novolume, or set " +
-				"kubernetesModeWorkVolumeClaim and the type kubernetes",
+		c.NeedsHand("NoWorkVolume", "containerMode: kubernetes needs a workVolumeClaimTemplate; without one, the "+
+			"mode is kubernetes-novolume", report.Advice{
+			Whose: report.Builder, Fix: "see that the runner's image has the hooks in " +
+				"/home/runner/k8s-novolume, or set kubernetesModeWorkVolumeClaim and the type kubernetes",
 		}, c.config.Path("containerMode"))
 		return
 	}
@@ -71,7 +72,8 @@ const runnerUser = 1001
 // volumeOwner gives the work volume to the runner's group: ARC's image changed its owner by itself, as root.
 func (c *conversion) volumeOwner() {
 	security, is := c.spec["securityContext"].(map[string]any)
-	if c.mode != modeKubernetes || c.ownImage || (c.spec["securityContext"] != nil && !is) || security["fsGroup"] != nil {
+	if c.mode != modeKubernetes || c.ownImage || (c.spec["securityContext"] != nil && !is) ||
+		security["fsGroup"] != nil {
 		return
 	}
 	owned := map[string]any{"fsGroup": runnerUser}
@@ -111,11 +113,12 @@ func (c *conversion) dockerDaemon() {
 		c.docker["args"] = append(append([]any{}, own...), flags...)
 	}
 	if c.docker["command"] != nil && c.docker["args"] != nil {
-		c.NeedsLook("NoCounterpart", "the container docker has a command of its own, whose arguments are no longer those "+
-			"with which ARC starts dockerd",
+		c.NeedsLook("NoCounterpart", "the container docker has a command of its own, whose arguments are no "+
+			"longer those with which ARC starts dockerd",
 			report.Advice{
 				Whose: report.Installer,
-				Fix:   "see that " + dockerPath + ".args start dockerd at unix:///var/run/docker.sock, or remove the command",
+				Fix: "see that " + dockerPath + ".args start dockerd at unix:///var/run/docker.sock, or remove " +
+					"the command",
 			})
 	}
 	if path := c.config.Path("dockerVarRunVolumeSizeLimit"); c.config.Has("dockerVarRunVolumeSizeLimit") {
@@ -139,7 +142,8 @@ func (c *conversion) daemonFlags() (flags []any) {
 		c.Became(size.field, dockerPath+".args")
 		flags = append(flags, "--default-address-pool=base="+base.value+",size="+size.value)
 	case base.value != "" || size.value != "":
-		c.NeedsLook("NoCounterpart", "ARC's image uses "+poolBase+" and "+poolSize+" only together, so one alone is left out",
+		c.NeedsLook("NoCounterpart", "ARC's image uses "+poolBase+" and "+poolSize+" only together, so one alone is "+
+			"left out",
 			report.Advice{
 				Whose: report.Installer,
 				Fix:   "add --default-address-pool=base=…,size=… to " + dockerPath + ".args if it is wanted",
@@ -200,7 +204,8 @@ func (c *conversion) sharedMounts() {
 // seLinux: where the pod has SELinux options, ARC gives them to Docker in place of the privilege.
 func (c *conversion) seLinux() {
 	security, _ := c.spec["securityContext"].(map[string]any)
-	if options := security["seLinuxOptions"]; options != nil && c.docker["securityContext"] == nil && !c.dockerInRunner {
+	if options := security["seLinuxOptions"]; options != nil && c.docker["securityContext"] == nil &&
+		!c.dockerInRunner {
 		c.docker["securityContext"] = map[string]any{"privileged": false, "seLinuxOptions": options}
 		c.Became(c.pod.Path("securityContext.seLinuxOptions"), dockerPath+".securityContext")
 	}
@@ -242,9 +247,11 @@ func (c *conversion) workVolume() {
 	case len(volume) == 0:
 		c.NotNeeded("no volume covers the directory of the runner any more", fields...)
 	case c.mode == modeKubernetes || c.mode == modeKubernetesNoVolume || c.hasVolume("work"):
-		c.NeedsLook("NoCounterpart", "it was about ARC's volume at /runner; the work directory has a volume of its own here",
+		c.NeedsLook("NoCounterpart", "it was about ARC's volume at /runner; the work directory has a volume of its "+
+			"own here",
 			report.Advice{
-				Whose: report.Installer, Fix: "limit the volume work instead, or the runner's resources.limits[ephemeral-storage]",
+				Whose: report.Installer, Fix: "limit the volume work instead, or the runner's " +
+					"resources.limits[ephemeral-storage]",
 			}, fields...)
 	default:
 		for _, field := range fields {

@@ -36,7 +36,8 @@ var (
 	}
 	// setPodFields are those of RunnerSets, which have a pod of Kubernetes.
 	setPodFields = slices.DeleteFunc(dryrun.FieldNames(reflect.TypeFor[corev1.PodSpec]()), func(name string) bool {
-		return slices.Contains([]string{"containers", "initContainers", "ephemeralContainers", "volumes", "restartPolicy",
+		return slices.Contains([]string{"containers", "initContainers", "ephemeralContainers", "volumes",
+			"restartPolicy",
 			"serviceAccount", "serviceAccountName"}, name)
 	})
 	volumeFields = dryrun.FieldNames(reflect.TypeFor[corev1.Volume]())
@@ -151,7 +152,8 @@ func (c *conversion) podFields() {
 	if path := c.pod.Path("ephemeralContainers"); c.pod.Has("ephemeralContainers") {
 		c.pod.Any("ephemeralContainers")
 		c.NeedsHand("NoCounterpart", "the API server takes no ephemeral containers in a new pod",
-			report.Advice{Whose: report.Installer, Fix: "add them to template.spec.containers, or use kubectl debug"}, path)
+			report.Advice{Whose: report.Installer, Fix: "add them to template.spec.containers, or use kubectl debug"},
+			path)
 	}
 }
 
@@ -193,8 +195,10 @@ func (c *conversion) image() {
 	switch {
 	case image == "" || arcImage.MatchString(image):
 		image = runnerImage
-		c.NeedsLook("ImageReplaced", "ARC's image can't run in a scale set; GitHub's takes its place, which has fewer tools",
-			report.Advice{Whose: report.Builder, Fix: "if jobs need more than it has, build an image from " + runnerImage}, path)
+		c.NeedsLook("ImageReplaced", "ARC's image can't run in a scale set; GitHub's takes its place, which has "+
+			"fewer tools",
+			report.Advice{Whose: report.Builder, Fix: "if jobs need more than it has, build an image from " +
+				runnerImage}, path)
 	case !githubImage.MatchString(image):
 		c.ownImage = true
 		c.Became(path, runnerPath+".image")
@@ -248,8 +252,8 @@ func (c *conversion) claims() {
 			" is passed from runner to runner, as ARC does; the first runners get new ones, which are empty",
 			report.Advice{
 				Whose: report.Installer,
-				Fix: "if the runner's user can't write them, set template.spec.securityContext.fsGroup, to 1001 for GitHub's " +
-					"image; delete the RunnerSet's claims once it is gone",
+				Fix: "if the runner's user can't write them, set template.spec.securityContext.fsGroup, to 1001 for " +
+					"GitHub's image; delete the RunnerSet's claims once it is gone",
 			}, claim.Place())
 	}
 	if len(templates) > 0 {

@@ -64,7 +64,8 @@ func (c *conversion) identity(object *legacy.Object, name string) {
 	switch {
 	case object.Name == "":
 		c.NeedsLook("NameChanged", "it has no name of its own, so the scale set is called "+name,
-			report.Advice{Whose: report.Installer, Fix: "choose a name: rename the file, and change runnerScaleSetName in it"},
+			report.Advice{Whose: report.Installer,
+				Fix: "choose a name: rename the file, and change runnerScaleSetName in it"},
 			metadata.Path("name"))
 	case object.Name != name:
 		c.NeedsLook("NameChanged", "the scale set is called "+name+
@@ -86,7 +87,8 @@ func (c *conversion) identity(object *legacy.Object, name string) {
 	if c.kind != legacy.Runner {
 		spec.NotNeeded("a scale set finds its runners by itself, and replaces idle ones when its template changes",
 			"selector", "serviceName", "updateStrategy",
-			"podManagementPolicy", "revisionHistoryLimit", "minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy")
+			"podManagementPolicy", "revisionHistoryLimit", "minReadySeconds", "ordinals",
+			"persistentVolumeClaimRetentionPolicy")
 		template := spec.Object("template")
 		c.podMetadata(template.Object("metadata"))
 	}

@@ -30,7 +30,8 @@ func (c *conversion) scaling(spec *legacy.Fields, autoscalers []*legacy.Object) 
 		}
 		c.autoscaling(autoscalers[0])
 		for _, other := range autoscalers[1:] {
-			c.NeedsHand("TwoAutoscalers", fmt.Sprintf("%s and %s scale it; the first one is converted", autoscalers[0], other),
+			c.NeedsHand("TwoAutoscalers", fmt.Sprintf("%s and %s scale it; the first one is converted",
+				autoscalers[0], other),
 				report.Advice{Whose: report.Installer, Fix: "compare minRunners and maxRunners with the other one"})
 		}
 		return
@@ -65,14 +66,15 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 		c.values["maxRunners"] = *most
 		notes.Became(spec.Path("maxReplicas"), "maxRunners")
 	} else {
-		notes.NeedsHand("NoLimit", "the autoscaler gives no maxReplicas, without which ARC doesn't scale; the scale set "+
-			"has no limit",
+		notes.NeedsHand("NoLimit", "the autoscaler gives no maxReplicas, without which ARC doesn't scale; the "+
+			"scale set has no limit",
 			report.Advice{Whose: report.Installer, Fix: "set maxRunners"}, spec.Path("maxReplicas"))
 	}
 	if least != nil {
 		if most != nil && *least > *most {
 			notes.NeedsHand("InvalidField", "minReplicas is greater than maxReplicas; minRunners is cut to it",
-				report.Advice{Whose: report.Installer, Fix: "correct minRunners and maxRunners"}, spec.Path("minReplicas"))
+				report.Advice{Whose: report.Installer, Fix: "correct minRunners and maxRunners"},
+				spec.Path("minReplicas"))
 			least = most
 		}
 		c.values["minRunners"] = *least
@@ -94,7 +96,8 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 			"the autoscaler has other credentials than the runners; the scale set has one Secret for both",
 			report.Advice{
 				Whose: report.Installer,
-				Fix:   "see that githubConfigSecret may register runners; permissions to read workflow runs are not needed",
+				Fix: "see that githubConfigSecret may register runners; permissions to read workflow runs are " +
+					"not needed",
 			}, path)
 	} else if secret != "" {
 		notes.Became(path, "githubConfigSecret")
@@ -133,14 +136,17 @@ func (c *conversion) metrics(spec *legacy.Fields, notes *report.Notes) {
 		kind := metric.Path("type")
 		switch given := metric.Text("type"); given {
 		case "TotalNumberOfQueuedAndInProgressWorkflowRuns":
-			notes.NotNeeded("GitHub's queue says how many jobs there are, of all repositories that may use the runners", kind)
-			metric.NotNeeded("which repositories may use the runners is the choice of the runner group, or of githubConfigUrl",
+			notes.NotNeeded("GitHub's queue says how many jobs there are, of all repositories that may use the runners",
+				kind)
+			metric.NotNeeded("which repositories may use the runners is the choice of the runner group, or of "+
+				"githubConfigUrl",
 				"repositoryNames")
 		case "PercentageRunnersBusy":
 			c.headroom(metric, kind, notes)
 		default:
 			notes.NeedsHand("InvalidField", "ARC knows no such metric",
-				report.Advice{Whose: report.Installer, Fix: "nothing replaces it: the number of runners follows GitHub's queue"},
+				report.Advice{Whose: report.Installer,
+					Fix: "nothing replaces it: the number of runners follows GitHub's queue"},
 				kind)
 		}
 		metric.NotNeeded("it belongs to a metric that GitHub's queue replaces", "repositoryNames", "scaleUpThreshold",

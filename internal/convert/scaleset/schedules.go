@@ -35,8 +35,8 @@ func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows
 			notes.NotNeeded("an override without minReplicas changes nothing", append(paths, one.place)...)
 		case !valid:
 			notes.NeedsHand("InvalidField",
-				"an override has a startTime and a later endTime, such as 2026-06-01T07:00:00+02:00, and recurs Daily, Weekly, "+
-					"Monthly, Yearly or not at all, until an untilTime of that form",
+				"an override has a startTime and a later endTime, such as 2026-06-01T07:00:00+02:00, and recurs "+
+					"Daily, Weekly, Monthly, Yearly or not at all, until an untilTime of that form",
 				report.Advice{Whose: report.Installer, Fix: byHand}, append(paths, one.place)...)
 		case one.over(now):
 			notes.NotNeeded("it is over", paths...)
@@ -122,8 +122,8 @@ func (o *override) asSchedule(name string, least int) (window map[string]any, pr
 	duration := o.end.Sub(o.start)
 	switch {
 	case !fits:
-		return nil, fmt.Sprintf("no Etc/GMT±n has the offset %s, as these have whole hours: a schedule at %q for %s, with "+
-			"minRunners %d and the time zone of a place as timeZone, does the same",
+		return nil, fmt.Sprintf("no Etc/GMT±n has the offset %s, as these have whole hours: a schedule at %q for "+
+			"%s, with minRunners %d and the time zone of a place as timeZone, does the same",
 			o.start.Format("-07:00"), cron(o.start, o.frequency), duration, least)
 	case duration > maxDuration:
 		return nil, fmt.Sprintf("a window stays open for %s at most", maxDuration)

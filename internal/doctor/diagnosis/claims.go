@@ -60,8 +60,8 @@ func (s set) unboundClaims() []finding.Finding {
 	return []finding.Finding{s.finding(finding.Problem, "VolumeClaimPending",
 		fmt.Sprintf("%s no volume, and its runner waits, for example %s: %s",
 			finding.Counted(found.count, "claim has", "claims have"), found.example, found.message),
-		fmt.Sprintf("kubectl -n %s describe persistentvolumeclaim %s; its StorageClass must exist and have a provisioner "+
-			"that runs, or volumes that are free", s.Namespace, found.example))}
+		fmt.Sprintf("kubectl -n %s describe persistentvolumeclaim %s; its StorageClass must exist and have a "+
+			"provisioner that runs, or volumes that are free", s.Namespace, found.example))}
 }
 
 // mounted reports whether a pod that has not ended mounts a claim.
@@ -91,9 +91,10 @@ func (s set) stuckClaims() []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Warning, "VolumeClaimTerminating",
-		"claims are being deleted and stay, and count towards volumeClaimPool.max: "+finding.Listed(stuck, namedObjects),
-		"find out why the program that set the finalizers doesn't remove them; kubernetes.io/pvc-protection goes when no "+
-			"pod mounts the claim: kubectl -n "+
+		"claims are being deleted and stay, and count towards volumeClaimPool.max: "+finding.Listed(stuck,
+			namedObjects),
+		"find out why the program that set the finalizers doesn't remove them; kubernetes.io/pvc-protection goes "+
+			"when no pod mounts the claim: kubectl -n "+
 			s.Namespace+" get pods says which one is stuck")}
 }
 
@@ -116,9 +117,10 @@ func (s set) unreachableVolumes() []finding.Finding {
 	}
 	return []finding.Finding{s.finding(finding.Warning, "VolumeUnreachable",
 		fmt.Sprintf("no node that is ready can have %s: %s",
-			finding.Counted(len(unreachable), "claim's volume", "claims' volumes"), finding.Listed(unreachable, namedObjects)),
-		fmt.Sprintf("nothing, if the nodes come back: runners get other claims meanwhile; if they don't, kubectl -n %s "+
-			"delete persistentvolumeclaim %s", s.Namespace, unreachable[0]))}
+			finding.Counted(len(unreachable), "claim's volume", "claims' volumes"),
+			finding.Listed(unreachable, namedObjects)),
+		fmt.Sprintf("nothing, if the nodes come back: runners get other claims meanwhile; if they don't, "+
+			"kubectl -n %s delete persistentvolumeclaim %s", s.Namespace, unreachable[0]))}
 }
 
 func isReady(node *corev1.Node) bool {
@@ -164,13 +166,16 @@ func leftClaims(s *snapshot.Snapshot) (findings []finding.Finding) {
 	}
 	inOrder := func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
 	for _, set := range slices.SortedFunc(maps.Keys(left), inOrder) {
-		findings = append(findings, finding.Finding{Severity: finding.Info, Object: "AutoscalingRunnerSet " + set.String(),
+		findings = append(findings, finding.Finding{Severity: finding.Info,
+			Object: "AutoscalingRunnerSet " + set.String(),
 			Reason: "VolumeClaimsLeft",
 			Message: fmt.Sprintf("the scale set doesn't exist, and %s it: %s",
-				finding.Counted(len(left[set]), "claim is left of", "claims are left of"), finding.Listed(left[set], namedObjects)),
-			Fix: "a scale set of the same name, GitHub address and runner group uses them again; to give up their content " +
-				"and their cost, kubectl -n " + set.Namespace +
-				" delete persistentvolumeclaims -l " + v1alpha1.LabelVolumeClaimTemplate + "," + v1alpha1.LabelScaleSetName + "=" +
+				finding.Counted(len(left[set]), "claim is left of", "claims are left of"),
+				finding.Listed(left[set], namedObjects)),
+			Fix: "a scale set of the same name, GitHub address and runner group uses them again; to give up their " +
+				"content and their cost, kubectl -n " + set.Namespace +
+				" delete persistentvolumeclaims -l " + v1alpha1.LabelVolumeClaimTemplate + "," +
+				v1alpha1.LabelScaleSetName + "=" +
 				set.Name})
 	}
 	return findings

@@ -73,7 +73,8 @@ func pod(reason string) func(*snapshot.Snapshot) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 				Reason: reason, Message: "0/3 nodes"}}
 		} else {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 		}
 		s.Sets[0].Pods = append(s.Sets[0].Pods, p)
 	}

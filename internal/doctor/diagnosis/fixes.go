@@ -30,11 +30,11 @@ var reasonFixes = map[string]string{
 	v1alpha1.ReasonPodNameTaken: "delete the pod that the message names, or recreate it under another name",
 	v1alpha1.ReasonListenerNameTaken: "have whoever created the object that the message names delete it, or recreate " +
 		"it under another name: the manager leaves it as it is",
-	v1alpha1.ReasonForeignFinalizers: "find out why the program that set the finalizers doesn't remove them, such as a " +
-		"backup, a policy engine or Argo CD; " +
+	v1alpha1.ReasonForeignFinalizers: "find out why the program that set the finalizers doesn't remove them, " +
+		"such as a backup, a policy engine or Argo CD; " +
 		"if there is no such program any more, run the command in the message",
-	v1alpha1.ReasonJobsNotTaken: "look on GitHub for queued jobs whose runs-on names the scale set: cancel those that " +
-		"never start; if there are none, wait: GitHub's figures are wrong, " +
+	v1alpha1.ReasonJobsNotTaken: "look on GitHub for queued jobs whose runs-on names the scale set: cancel " +
+		"those that never start; if there are none, wait: GitHub's figures are wrong, " +
 		"which costs no runners and ends with them (docs/troubleshooting.md)",
 	v1alpha1.ReasonStartsLimited: "wait: the runners come minute by minute; to have them faster, raise " +
 		"maxStartsPerMinute of the scale set",
@@ -77,16 +77,18 @@ func fixOf(conditionType, reason string) string {
 }
 
 const (
-	correctImage   = "correct the image or imagePullSecrets of the template, or check that the node can reach the registry"
+	correctImage = "correct the image or imagePullSecrets of the template, or check that the node can reach the " +
+		"registry"
 	correctCommand = "correct the image or command of the container named runner: the command is usually " +
 		"/home/runner/run.sh"
 	keepToPolicy = "remove the fields from listenerTemplate and resourceMeta, or ask the controller's operator to " +
 		"allow them: flags.listenerSidecarImages for a further " +
 		"container, flags.listenerTemplatePolicy for the rest; docs/security.md lists what is allowed"
-	outranked    = followed + "give the template a priorityClassName, or add nodes: pods of higher priority need the room"
+	outranked = followed + "give the template a priorityClassName, or add nodes: pods of higher priority need " +
+		"the room"
 	nodesGo      = followed + "find out what removes or stops nodes: a node autoscaler, spot instances, their cloud"
-	shortOfNodes = followed + "set the runner's requests to what jobs use, so that nodes are not overcommitted; if the " +
-		"message names a limit, raise that"
+	shortOfNodes = followed + "set the runner's requests to what jobs use, so that nodes are not " +
+		"overcommitted; if the message names a limit, raise that"
 	refused = followed + "find out why the node that the message names refuses what the scheduler sends: a " +
 		"kubelet or device plugin that offers more than it has, " +
 		"a second scheduler, or nodeName in the template; cordon the node until then"
@@ -190,7 +192,7 @@ func fixOfPod(reason string) string {
 // Advice returns what to do about the reason of a runner or a pod, and who has to do it.
 func Advice(reason string) (fix string, who causes.Actor) { return fixOfPod(reason), WhoActs(reason) }
 
-// AdviceOnLoss returns what keeps jobs from being lost to a cause again, and who has to do it.
+// AdviceOnLoss returns the step that keeps jobs from being lost to a cause again, and who has to take it.
 func AdviceOnLoss(cause v1alpha1.LostCause) (fix string, who causes.Actor) {
 	fix, who = cmp.Or(lostFixes[cause], lostFixes[v1alpha1.LostCauseUnknown]), causes.Administrator
 	if cause == v1alpha1.LostCauseOOMKilled || cause == v1alpha1.LostCauseContainerFailed {

@@ -22,24 +22,29 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 	var findings []finding.Finding
 	switch {
 	case s.NotInstalled:
-		return []finding.Finding{{Severity: finding.Problem, Reason: "NotInstalled", Message: "the cluster does not know the kind AutoscalingRunnerSet",
-			Fix: "install the chart gha-runner-scale-set-controller with crds.install=true"}}
+		return []finding.Finding{{Severity: finding.Problem, Reason: "NotInstalled",
+			Message: "the cluster does not know the kind AutoscalingRunnerSet",
+			Fix:     "install the chart gha-runner-scale-set-controller with crds.install=true"}}
 	case len(s.Sets) == 0:
 		findings = append(findings, notFound(s))
 	}
 	if s.OutdatedCRDs != nil {
-		findings = append(findings, finding.Finding{Severity: finding.Problem, Reason: "OutdatedCRDs", Message: s.OutdatedCRDs.Error(),
-			Fix: "helm upgrade the controller's chart with crds.install=true; the manager starts within 30 s of that"})
+		findings = append(findings, finding.Finding{Severity: finding.Problem, Reason: "OutdatedCRDs",
+			Message: s.OutdatedCRDs.Error(),
+			Fix: "helm upgrade the controller's chart with crds.install=true; the manager starts within 30 " +
+				"s of that"})
 	}
 	_, unseen := s.Unread["Deployments"]
 	if len(s.Managers) == 0 && !unseen {
-		findings = append(findings, finding.Finding{Severity: finding.Warning, Reason: "NoManager", Message: "there is no Deployment of the chart gha-runner-scale-set-controller",
-			Fix: "install the chart, unless the manager runs in another way"})
+		findings = append(findings, finding.Finding{Severity: finding.Warning, Reason: "NoManager",
+			Message: "there is no Deployment of the chart gha-runner-scale-set-controller",
+			Fix:     "install the chart, unless the manager runs in another way"})
 	}
 	for i := range s.Managers {
 		if s.Managers[i].Status.AvailableReplicas == 0 {
 			findings = append(findings, notRunning(&s.Managers[i], "manager", "ManagerNotRunning",
-				", so no runners are created or removed, and the status of scale sets may be out of date", finding.Problem))
+				", so no runners are created or removed, and the status of scale sets may be out of date",
+				finding.Problem))
 		}
 	}
 	for i := range s.Ledgers {
@@ -57,24 +62,30 @@ func ignoredListeners(s *snapshot.Snapshot) (findings []finding.Finding) {
 	for i := range s.Listeners {
 		listener := &s.Listeners[i]
 		if why := ignored(s, listener); why != "" && concerns(s, listener) {
-			byNamespace[listener.Namespace] = append(byNamespace[listener.Namespace], fmt.Sprintf("%s (%s)", listener.Name, why))
+			byNamespace[listener.Namespace] = append(byNamespace[listener.Namespace],
+				fmt.Sprintf("%s (%s)", listener.Name, why))
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		findings = append(findings, finding.Finding{Severity: finding.Warning, Object: "Namespace " + namespace, Reason: v1alpha1.ReasonListenerIgnored,
-			Message: "AutoscalingListeners that the manager ignores: " + finding.Listed(byNamespace[namespace], namedObjects),
-			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s delete autoscalinglistener NAME; if one stays, "+
+		findings = append(findings, finding.Finding{Severity: finding.Warning, Object: "Namespace " + namespace,
+			Reason: v1alpha1.ReasonListenerIgnored,
+			Message: "AutoscalingListeners that the manager ignores: " + finding.Listed(byNamespace[namespace],
+				namedObjects),
+			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s "+
+				"delete autoscalinglistener NAME; if one stays, "+
 				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`, namespace)})
 	}
 	return findings
 }
 
-// ignored returns why no manager serves a listener, empty if one may.
+// ignored returns the reason why no manager serves a listener, empty if one may.
 func ignored(s *snapshot.Snapshot, listener *v1alpha1.AutoscalingListener) string {
 	labels, spec := kube.LabelledSet(listener), types.NamespacedName{
 		Namespace: listener.Spec.AutoscalingRunnerSetNamespace, Name: listener.Spec.AutoscalingRunnerSetName,
 	}
-	i := slices.IndexFunc(s.Sets, func(known snapshot.Set) bool { return known.Namespace == labels.Namespace && known.Name == labels.Name })
+	i := slices.IndexFunc(s.Sets, func(known snapshot.Set) bool {
+		return known.Namespace == labels.Namespace && known.Name == labels.Name
+	})
 	everything := s.Namespace == "" && !s.NotInstalled
 	switch {
 	case len(s.Managers) == 0 || listener.DeletionTimestamp != nil:
@@ -85,7 +96,8 @@ func ignored(s *snapshot.Snapshot, listener *v1alpha1.AutoscalingListener) strin
 		return fmt.Sprintf("its labels name scale set %q and its spec %q", labels, spec)
 	case i < 0 && everything && !slices.Contains(s.Others, labels.String()):
 		return fmt.Sprintf("there is no scale set %s", labels)
-	case i >= 0 && s.Sets[i].Listener != nil && s.Sets[i].Listener.Namespace == listener.Namespace && s.Sets[i].Listener.Name != listener.Name:
+	case i >= 0 && s.Sets[i].Listener != nil && s.Sets[i].Listener.Namespace == listener.Namespace &&
+		s.Sets[i].Listener.Name != listener.Name:
 		return fmt.Sprintf("scale set %s has another, %s", labels, s.Sets[i].Listener.Name)
 	}
 	return ""
@@ -93,12 +105,13 @@ func ignored(s *snapshot.Snapshot, listener *v1alpha1.AutoscalingListener) strin
 
 // concerns reports whether a listener is in the requested namespace, or says that it is for a scale set there.
 func concerns(s *snapshot.Snapshot, listener *v1alpha1.AutoscalingListener) bool {
-	named := []string{listener.Namespace, kube.LabelledSet(listener).Namespace, listener.Spec.AutoscalingRunnerSetNamespace}
+	named := []string{listener.Namespace, kube.LabelledSet(listener).Namespace,
+		listener.Spec.AutoscalingRunnerSetNamespace}
 	return s.Namespace == "" || slices.Contains(named, s.Namespace)
 }
 
-// sharedIdentities reports applications with which the sets of several namespaces read a vault, if a manager has no list of vaults: each
-// of these sets can name the others' secrets.
+// sharedIdentities reports applications with which the sets of several namespaces read a vault, if a manager has no
+// list of vaults: each of these sets can name the others' secrets.
 func sharedIdentities(s *snapshot.Snapshot) (findings []finding.Finding) {
 	open := slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool { return !limitsVaults(&m) })
 	if !open {
@@ -107,17 +120,21 @@ func sharedIdentities(s *snapshot.Snapshot) (findings []finding.Finding) {
 	namespaces := map[string][]string{}
 	for i := range s.Sets {
 		vault := s.Sets[i].Spec.VaultConfig
-		if vault == nil || vault.Type == "" || vault.AzureKeyVault == nil || slices.Contains(namespaces[vault.AzureKeyVault.ClientID], s.Sets[i].Namespace) {
+		if vault == nil || vault.Type == "" || vault.AzureKeyVault == nil ||
+			slices.Contains(namespaces[vault.AzureKeyVault.ClientID], s.Sets[i].Namespace) {
 			continue
 		}
 		namespaces[vault.AzureKeyVault.ClientID] = append(namespaces[vault.AzureKeyVault.ClientID], s.Sets[i].Namespace)
 	}
 	for _, application := range slices.Sorted(maps.Keys(namespaces)) {
 		if sharers := slices.Sorted(slices.Values(namespaces[application])); len(sharers) > 1 {
-			findings = append(findings, finding.Finding{Severity: finding.Warning, Object: "application " + application, Reason: "SharedVaultIdentity",
-				Message: fmt.Sprintf("scale sets in %s read vaults as this application, and nothing keeps one from reading another's secrets",
+			findings = append(findings, finding.Finding{Severity: finding.Warning, Object: "application " + application,
+				Reason: "SharedVaultIdentity",
+				Message: fmt.Sprintf("scale sets in %s read vaults as this application, and nothing keeps one from "+
+					"reading another's secrets",
 					strings.Join(sharers, ", ")),
-				Fix: "set the controller chart's value vaults, which says what each namespace may read (docs/authentication.md)"})
+				Fix: "set the controller chart's value vaults, which says what each namespace may read " +
+					"(docs/authentication.md)"})
 		}
 	}
 	return findings
@@ -133,15 +150,16 @@ func limitsVaults(manager *appsv1.Deployment) bool {
 	})
 }
 
-// unreadable reports objects that the manager leaves as they are because it can't decode them. A runner is only one of many, but
-// a set has just one object of each other kind.
+// unreadable reports objects that the manager leaves as they are because it can't decode them. A runner is only one of
+// many, but a set has just one object of each other kind.
 func unreadable(s *snapshot.Snapshot) (findings []finding.Finding) {
 	for _, object := range s.Unreadable {
 		severity := finding.Problem
 		if object.Kind == "EphemeralRunner" {
 			severity = finding.Warning
 		}
-		findings = append(findings, finding.Finding{Severity: severity, Object: object.Kind + " " + object.Namespace + "/" + object.Name, Reason: "Unreadable",
+		findings = append(findings, finding.Finding{Severity: severity, Object: object.Kind + " " + object.Namespace +
+			"/" + object.Name, Reason: "Unreadable",
 			Message: "a field can't be decoded, so the manager leaves the object as it is: " + object.Cause,
 			Fix:     "correct the field with kubectl edit, or delete the object"})
 	}
@@ -151,29 +169,33 @@ func unreadable(s *snapshot.Snapshot) (findings []finding.Finding) {
 // notRunning reports a manager without a ready pod. The status of scale sets is then the last one that it wrote.
 // notRunning is about a Deployment without a ready pod. Takes what it is and what follows.
 func notRunning(deployment *appsv1.Deployment, what, reason, so string, severity finding.Severity) finding.Finding {
-	message, command := "no pod of the "+what+" is ready", "kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
+	message, command := "no pod of the "+what+" is ready",
+		"kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
 	if ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
 		message, command = "the "+what+" is scaled to 0", "kubectl -n %s scale deployment %s --replicas=1"
 	}
-	return finding.Finding{Severity: severity, Object: "Deployment " + deployment.Namespace + "/" + deployment.Name, Reason: reason,
+	return finding.Finding{Severity: severity, Object: "Deployment " + deployment.Namespace + "/" + deployment.Name,
+		Reason:  reason,
 		Message: message + so, Fix: fmt.Sprintf(command, deployment.Namespace, deployment.Name)}
 }
 
-// unread reports the kinds that were not checked, with the error of one of them: the cause is the same for all, the caller's
-// permissions.
+// unread reports the kinds that were not checked, with the error of one of them: the cause is the same for all, the
+// caller's permissions.
 func unread(s *snapshot.Snapshot) []finding.Finding {
 	kinds := slices.Sorted(maps.Keys(s.Unread))
 	if len(kinds) == 0 {
 		return nil
 	}
 	return []finding.Finding{{Severity: finding.Info, Reason: "NotRead",
-		Message: fmt.Sprintf("%s could not be read and were not checked: %v", strings.Join(kinds, ", "), s.Unread[kinds[0]]),
-		Fix:     "run the doctor with more permissions to check them"}}
+		Message: fmt.Sprintf("%s could not be read and were not checked: %v", strings.Join(kinds, ", "),
+			s.Unread[kinds[0]]),
+		Fix: "run the doctor with more permissions to check them"}}
 }
 
 func notFound(s *snapshot.Snapshot) finding.Finding {
 	found := finding.Finding{Severity: finding.Problem, Reason: "NoScaleSet", Message: "there is no scale set",
-		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or runnerScaleSetName if that is set"}
+		Fix: "install one with the chart gha-runner-scale-set; runs-on in the workflow is its release name, or " +
+			"runnerScaleSetName if that is set"}
 	if s.Name != "" {
 		found.Message += fmt.Sprintf(" %q", s.Name)
 	}

@@ -110,11 +110,13 @@ func unprotectedJobPods(s set) []finding.Finding {
 	case count > 0:
 		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
 			fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
-				finding.Counted(count, "job pod has", "job pods have"), strings.Join(slices.Sorted(maps.Keys(missing)), ", ")),
+				finding.Counted(count, "job pod has", "job pods have"),
+				strings.Join(slices.Sorted(maps.Keys(missing)), ", ")),
 			protectJobs)}
 	case s.UsesContainerHooks() && !template:
 		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
-			"job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs", protectJobs)}
+			"job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs",
+			protectJobs)}
 	}
 	return nil
 }
@@ -160,7 +162,7 @@ func checkEvents(s set) []finding.Finding {
 	return findings
 }
 
-// lastSeen returns when an Event last occurred. Reporters fill different fields.
+// lastSeen returns the time at which an Event last occurred. Reporters fill different fields.
 func lastSeen(event *corev1.Event) time.Time {
 	last := event.LastTimestamp.Time
 	if event.EventTime.After(last) {

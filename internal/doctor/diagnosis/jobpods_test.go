@@ -70,13 +70,16 @@ func TestJobPods(t *testing.T) {
 		"protected, running": {template: true, pods: []corev1.Pod{jobPod("-workflow", true, running), jobPod("-step-12345678", true, creating)}},
 		"rejected for want of CPU": {template: true, pods: []corev1.Pod{jobPod("-workflow", true,
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "requested: 3000"})},
-			want: "warning OutOfcpu Pod runners/" + jobRunner + "-workflow", fix: "ACTIONS_RUNNER_USE_KUBE_SCHEDULER=true"},
+			want: "warning OutOfcpu Pod runners/" + jobRunner + "-workflow",
+			fix:  "ACTIONS_RUNNER_USE_KUBE_SCHEDULER=true"},
 		"rejected for want of memory": {template: true, pods: []corev1.Pod{ofStep(jobPod("-step-01234567-abcde", true,
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfmemory"}))},
-			want: "warning OutOfmemory Pod runners/" + jobRunner + "-step-01234567-abcde", fix: "kubernetesModeHookTemplate"},
+			want: "warning OutOfmemory Pod runners/" + jobRunner + "-step-01234567-abcde",
+			fix:  "kubernetesModeHookTemplate"},
 		"waits for its node": {template: true, pods: []corev1.Pod{jobPod("-workflow", true, unschedulable)},
 			want: "problem Unschedulable Pod runners/" + jobRunner + "-workflow", fix: "runner's node"},
-		"waits for any node": {template: true, hooks: "k8s-novolume", pods: []corev1.Pod{jobPod("-workflow", true, unschedulable)},
+		"waits for any node": {template: true, hooks: "k8s-novolume",
+			pods: []corev1.Pod{jobPod("-workflow", true, unschedulable)},
 			want: "problem Unschedulable Pod runners/" + jobRunner + "-workflow", fix: "add nodes"},
 		"unprotected": {template: true, pods: []corev1.Pod{jobPod("-workflow", false, running)},
 			want: "warning JobPodsUnprotected AutoscalingRunnerSet runners/linux", fix: "a ConfigMap of your own"},
@@ -90,7 +93,8 @@ func TestJobPods(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			snapshot := healthy(hooked(test.template))
 			set := &snapshot.Sets[0]
-			set.Spec.Template.Spec.Containers[0].Env[0].Value = "/home/runner/" + cmp.Or(test.hooks, "k8s") + "/index.js"
+			set.Spec.Template.Spec.Containers[0].Env[0].Value = "/home/runner/" + cmp.Or(test.hooks, "k8s") +
+				"/index.js"
 			for _, pod := range test.pods { // as gathered
 				if pod.Labels["actions.github.com/scale-set-name"] == set.Name {
 					set.Pods = append(set.Pods, pod)
@@ -121,7 +125,9 @@ func TestRejectedJobPodIsKnownByItsEvent(t *testing.T) {
 	event := corev1.Event{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory",
 		LastTimestamp:  metav1.Now(),
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: jobRunner + "-workflow"}}
-	findings := Diagnose(healthy(hooked(true), func(s *snapshot.Snapshot) { s.Sets[0].Warnings = []corev1.Event{event} }))
+	findings := Diagnose(healthy(hooked(true), func(s *snapshot.Snapshot) {
+		s.Sets[0].Warnings = []corev1.Event{event}
+	}))
 	if len(findings) != 1 || findings[0].Reason != "OutOfmemory" || findings[0].Severity != finding.Warning ||
 		!strings.Contains(findings[0].Message, "1 job pod was rejected") {
 		t.Errorf("found %+v", findings)

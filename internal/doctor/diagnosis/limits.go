@@ -68,12 +68,15 @@ func takesNoJobs(s set) []finding.Finding {
 	switch {
 	case s.Drained():
 		return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonDrained,
-			"the scale set is drained: it takes 0 jobs, and its listener has no session; jobs that it has been assigned run",
-			fmt.Sprintf("to have it take jobs again, kubectl -n %s annotate autoscalingrunnerset %s %s-", s.Namespace, s.Name,
+			"the scale set is drained: it takes 0 jobs, and its listener has no session; jobs that it has been "+
+				"assigned run",
+			fmt.Sprintf("to have it take jobs again, kubectl -n %s annotate autoscalingrunnerset %s %s-",
+				s.Namespace, s.Name,
 				v1alpha1.AnnotationDrained))}
 	case asked.number != nil && *asked.number == 0:
 		return []finding.Finding{s.finding(finding.Problem, v1alpha1.ReasonMaxRunnersZero,
-			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that run finish",
+			asked.name+asked.period+" is 0: the scale set takes no jobs, and its listener has no session; jobs that "+
+				"run finish",
 			asked.advice)}
 	}
 	return nil
@@ -89,21 +92,24 @@ func nodeLimit(s set) []finding.Finding {
 		case why == corev1.PodReasonUnschedulable || why == corev1.PodReasonSchedulingGated:
 			reason, waiting.message = cmp.Or(reason, why), cmp.Or(waiting.message, message)
 			waiting.example, waiting.count = cmp.Or(waiting.example, pod.Name), waiting.count+1
-		case pod.Status.Phase == corev1.PodRunning || (pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""):
+		case pod.Status.Phase == corev1.PodRunning ||
+			(pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != ""):
 			placed++
 		}
 	}
 	if reason == "" {
 		return nil
 	}
-	return []finding.Finding{s.finding(finding.Problem, reason, fmt.Sprintf("%s, while %d have a node; for example %s: %s",
-		finding.Counted(waiting.count, "runner waits", "runners wait"), placed, waiting.example,
-		cmp.Or(waiting.message, reason)), fixOfPod(reason))}
+	return []finding.Finding{s.finding(finding.Problem, reason,
+		fmt.Sprintf("%s, while %d have a node; for example %s: %s",
+			finding.Counted(waiting.count, "runner waits", "runners wait"), placed, waiting.example,
+			cmp.Or(waiting.message, reason)), fixOfPod(reason))}
 }
 
 // quotaLimit: a ResourceQuota refuses objects, or would refuse the next ones.
 func quotaLimit(s set) []finding.Finding {
-	refused, full := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)),
+	refused, full := s.fromCondition(finding.Problem,
+		s.condition(v1alpha1.ConditionQuotaExceeded, metav1.ConditionTrue)),
 		fullQuotas(s)
 	if len(refused) == 0 || len(full) == 0 {
 		return append(refused, full...)
@@ -163,7 +169,8 @@ func announcedLimit(s set) []finding.Finding {
 // managersLimit: the manager allows no more, or runners of a former template are left.
 func managersLimit(s set) []finding.Finding {
 	asked, runnerSet := askedFor(s), s.RunnerSet()
-	if runnerSet == nil || runnerSet.Spec.MaxRunners == nil || *runnerSet.Spec.MaxRunners > runnerSet.Spec.AssignedJobs ||
+	if runnerSet == nil || runnerSet.Spec.MaxRunners == nil ||
+		*runnerSet.Spec.MaxRunners > runnerSet.Spec.AssignedJobs ||
 		(asked.number != nil && *asked.number <= *runnerSet.Spec.MaxRunners) {
 		return nil
 	}
@@ -171,8 +178,8 @@ func managersLimit(s set) []finding.Finding {
 		fmt.Sprintf("the manager allows the scale set %s, with %s; more jobs wait on GitHub",
 			finding.Counted(*runnerSet.Spec.MaxRunners, "runner", "runners"),
 			finding.Counted(runnerSet.Spec.AssignedJobs, "assigned job", "assigned jobs")),
-		"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the cluster's "+
-			"administrator decides, "+
+		"wait for a runner to finish; the limit is flags.maxRunnersPerSet of the controller's chart, which the "+
+			"cluster's administrator decides, "+
 			"or maxRunners less the runners of a former template")}
 }
 
@@ -194,7 +201,8 @@ func fullQuotas(s set) []finding.Finding {
 	var full []string
 	for i := range s.Quotas {
 		if used := usedUp(&s.Quotas[i], usesClaims(s)); len(used) > 0 {
-			full = append(full, fmt.Sprintf("ResourceQuota %s: %s are used", s.Quotas[i].Name, strings.Join(used, ", ")))
+			full = append(full, fmt.Sprintf("ResourceQuota %s: %s are used", s.Quotas[i].Name,
+				strings.Join(used, ", ")))
 		}
 	}
 	if len(full) == 0 {
@@ -242,5 +250,6 @@ func ofRunners(resource corev1.ResourceName) bool {
 // quota.
 func ofClaims(resource corev1.ResourceName) bool {
 	return resource == corev1.ResourcePersistentVolumeClaims || resource == "count/persistentvolumeclaims" ||
-		resource == corev1.ResourceRequestsStorage || strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
+		resource == corev1.ResourceRequestsStorage ||
+		strings.Contains(string(resource), ".storageclass.storage.k8s.io/")
 }

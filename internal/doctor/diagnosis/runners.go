@@ -71,7 +71,8 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 	if reason, message := podstatus.WhyUnplaced(pod); reason != "" {
 		return reason, message
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if w := statuses[i].State.Waiting; w != nil && w.Reason != "PodInitializing" {
 				return w.Reason, w.Message
@@ -94,7 +95,8 @@ func checkFailedRunners(s set) []finding.Finding {
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t := reasons[reason]
 		findings = append(findings, s.finding(finding.Warning, reason,
-			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner failed", "runners failed"), t.example,
+			fmt.Sprintf("%s, for example %s: %s", finding.Counted(t.count, "runner failed", "runners failed"),
+				t.example,
 				cmp.Or(t.message, reason)), s.fixOfRunner(reason)))
 	}
 	return findings
@@ -125,7 +127,8 @@ func checkLostJobs(s set) []finding.Finding {
 			cmp.Or(lostFixes[v1alpha1.LostCause(cause)], lostFixes[v1alpha1.LostCauseUnknown])))
 	}
 	message := fmt.Sprintf("%s in the last hour (%d since the scale set exists): %s",
-		finding.Counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs), strings.Join(messages, "; "))
+		finding.Counted(total, "job was lost", "jobs were lost"), max(total, s.Status.LostJobs),
+		strings.Join(messages, "; "))
 	return []finding.Finding{s.finding(finding.Warning, "JobLost", message, strings.Join(fixes, "; ")+
 		"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
 }
@@ -235,8 +238,9 @@ func checkOwnerless(s set) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Warning, v1alpha1.ReasonOwnerless,
-		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the first: %s",
+		fmt.Sprintf("%s the scale set's labels and no owner that lives, as after a restore from a backup; the "+
+			"first: %s",
 			finding.Counted(len(left), "object has", "objects have"), left[0]),
-		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the rights of the "+
-			"scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
+		"wait: the manager removes them, and lets those with a job finish it; a pod that stays needs the "+
+			"rights of the scale set's chart, or kubectl delete (docs/upgrade.md, Backup and restore)")}
 }

@@ -38,7 +38,8 @@ func TestAllOfAFullQuotaIsTold(t *testing.T) {
 		"pods behind what is no runner's": {[]corev1.ResourceQuota{usedUpQuota("team", "configmaps", "pods")}, "ResourceQuota team: 5 of 5 pods are used"},
 		"two resources": {[]corev1.ResourceQuota{usedUpQuota("team", "limits.cpu", "pods", "services")},
 			"ResourceQuota team: 5 of 5 limits.cpu, 5 of 5 pods are used"},
-		"two quotas": {[]corev1.ResourceQuota{usedUpQuota("gpu", "requests.nvidia.com/gpu"), usedUpQuota("team", "secrets")},
+		"two quotas": {[]corev1.ResourceQuota{usedUpQuota("gpu", "requests.nvidia.com/gpu"),
+			usedUpQuota("team", "secrets")},
 			"ResourceQuota gpu: 5 of 5 requests.nvidia.com/gpu are used; ResourceQuota team: 5 of 5 secrets are used"},
 		"nothing of a runner's": {[]corev1.ResourceQuota{usedUpQuota("team", "configmaps", "count/deployments.apps",
 			"requests.storage",
@@ -144,8 +145,9 @@ func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
 func TestKeptObjectsAreFound(t *testing.T) {
 	now := time.Now()
 	kept := func(ago time.Duration, finalizers ...string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "runners", Name: "kept", DeletionTimestamp: new(metav1.NewTime(now.Add(-ago))),
-			Finalizers: finalizers}
+		return metav1.ObjectMeta{Namespace: "runners", Name: "kept",
+			DeletionTimestamp: new(metav1.NewTime(now.Add(-ago))),
+			Finalizers:        finalizers}
 	}
 	const foreign = "example.com/backup"
 	for name, test := range map[string]struct {
@@ -159,7 +161,8 @@ func TestKeptObjectsAreFound(t *testing.T) {
 				{ObjectMeta: kept(time.Minute, foreign)}}
 		}, "2 objects can't be deleted; the first: EphemeralRunner runners/kept"},
 		"ended pod": {func(s *snapshot.Set) {
-			s.Pods = []corev1.Pod{{ObjectMeta: kept(time.Minute, foreign), Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
+			s.Pods = []corev1.Pod{{ObjectMeta: kept(time.Minute, foreign),
+				Status: corev1.PodStatus{Phase: corev1.PodFailed}}}
 		}, "kubectl patch pod kept"},
 		"listener": {func(s *snapshot.Set) {
 			s.Listener = &v1alpha1.AutoscalingListener{ObjectMeta: kept(time.Minute, foreign)}
@@ -172,7 +175,8 @@ func TestKeptObjectsAreFound(t *testing.T) {
 		}, "Secret x"},
 		"just now": {func(s *snapshot.Set) { s.ObjectMeta = kept(time.Second, foreign) }, ""},
 		"a job runs": {func(s *snapshot.Set) {
-			s.Runners = []v1alpha1.EphemeralRunner{{ObjectMeta: kept(time.Hour, foreign, v1alpha1.FinalizerEphemeralRunner)}}
+			s.Runners = []v1alpha1.EphemeralRunner{
+				{ObjectMeta: kept(time.Hour, foreign, v1alpha1.FinalizerEphemeralRunner)}}
 		}, ""},
 		"ARC's runner set": {func(s *snapshot.Set) {
 			s.RunnerSets[0].ObjectMeta = kept(time.Hour, "ephemeralrunner.actions.github.com/finalizer")
@@ -180,7 +184,10 @@ func TestKeptObjectsAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := ""
-			for _, f := range Diagnose(healthy(func(s *snapshot.Snapshot) { s.Sets[0].Now = now; test.change(&s.Sets[0]) })) {
+			for _, f := range Diagnose(healthy(func(s *snapshot.Snapshot) {
+				s.Sets[0].Now = now
+				test.change(&s.Sets[0])
+			})) {
 				if f.Reason == v1alpha1.ReasonForeignFinalizers {
 					found = f.Message
 				}

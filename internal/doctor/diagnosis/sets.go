@@ -38,8 +38,8 @@ func Diagnose(s *snapshot.Snapshot) []finding.Finding {
 	return unique(findings)
 }
 
-// Foremost returns what keeps a scale set from running more jobs: its first problem, or else the limit that it has
-// reached; nil if nothing does. A set of which only the objects of our kinds were read will do.
+// Foremost returns the finding that keeps a scale set from running more jobs: its first problem, or else the limit that
+// it has reached; nil if nothing does. A set of which only the objects of our kinds were read will do.
 func Foremost(s *snapshot.Set) *finding.Finding {
 	of := set{s}
 	for _, check := range checks {
@@ -92,7 +92,8 @@ func checkSpec(s set) []finding.Finding {
 	}
 	return append(append(findings, s.fromCondition(finding.Warning,
 		s.condition(v1alpha1.ConditionVersionSupported, metav1.ConditionFalse))...),
-		s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionFalse))...)
+		s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionListenerTemplateAccepted,
+			metav1.ConditionFalse))...)
 }
 
 // checkPermissions reports permissions that manager or listener lack, in one finding: the fix is the same for both.
@@ -106,8 +107,8 @@ func checkPermissions(s set) []finding.Finding {
 			strings.Join(denial.Actions, ", "), s.Namespace))
 	}
 	return []finding.Finding{s.finding(finding.Problem, "MissingPermission", strings.Join(denials, "; "),
-		"helm upgrade the scale set: its chart contains the manager's Role and RoleBinding, and the manager creates the "+
-			"listener's; a scale set installed without the chart needs such a Role")}
+		"helm upgrade the scale set: its chart contains the manager's Role and RoleBinding, and the manager "+
+			"creates the listener's; a scale set installed without the chart needs such a Role")}
 }
 
 // checkCredentials reports why the credentials can't be used.
@@ -134,14 +135,15 @@ func checkRegistration(s set) []finding.Finding {
 	for i := range labels {
 		labels[i].Fix = "use one label, or upgrade GitHub Enterprise Server"
 		if config, err := actions.ParseConfigURL(s.Spec.GitHubConfigUrl); err == nil && config.Hosted {
-			labels[i].Fix = "remove them from scaleSetLabels, or uninstall the scale set while no job is queued, and install " +
-				"it again with them"
+			labels[i].Fix = "remove them from scaleSetLabels, or uninstall the scale set while no job is queued, and " +
+				"install it again with them"
 		}
 	}
 	return slices.Concat(s.fromCondition(finding.Warning,
 		s.condition(v1alpha1.ConditionCredentialsValid, metav1.ConditionUnknown)),
 		s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse)),
-		s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown)), labels)
+		s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown)),
+		labels)
 }
 
 // checkListener reports problems with the listener, which doesn't exist before the scale set is registered on GitHub.
@@ -154,7 +156,8 @@ func checkListener(s set) []finding.Finding {
 		s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionListenerReady, metav1.ConditionUnknown))...)
 	for i := range findings {
 		if listener := s.Listener; listener != nil {
-			findings[i].Fix += fmt.Sprintf("; kubectl -n %s describe autoscalinglistener,pod %s; kubectl -n %[1]s logs %[2]s",
+			findings[i].Fix += fmt.Sprintf("; kubectl -n %s describe autoscalinglistener,pod %s; kubectl -n %[1]s "+
+				"logs %[2]s",
 				listener.Namespace, listener.Name)
 		}
 	}
@@ -163,7 +166,8 @@ func checkListener(s set) []finding.Finding {
 
 // checkSchedules reports schedules that can't be followed.
 func checkSchedules(s set) []finding.Finding {
-	findings := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionSchedulesAccepted, metav1.ConditionFalse))
+	findings := s.fromCondition(finding.Problem,
+		s.condition(v1alpha1.ConditionSchedulesAccepted, metav1.ConditionFalse))
 	for i := range findings {
 		findings[i].Fix = "correct the field in the values of the scale set, and check it with manager validate"
 	}
@@ -228,8 +232,8 @@ func checkStrays(s set) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{s.finding(finding.Info, "StrayRegistrations",
-		fmt.Sprintf("GitHub counts %s offline that no runner here accounts for, as after a restore of the cluster from a "+
-			"backup",
+		fmt.Sprintf("GitHub counts %s offline that no runner here accounts for, as after a restore of the "+
+			"cluster from a backup",
 			finding.Counted(runnerSet.Status.Listener.StrayRegistrations, "registration", "registrations")),
 		fmt.Sprintf("the manager removes them within 15 minutes; if they are still reported after that, kubectl -n %s "+
 			"describe ephemeralrunnerset %s says why",
@@ -247,8 +251,8 @@ func checkNoJobs(s set) []finding.Finding {
 	labels := append([]string{cmp.Or(s.Spec.RunnerScaleSetName, s.Name)}, s.Spec.RunnerScaleSetLabels...)
 	return []finding.Finding{s.finding(finding.Info, "NoJobAssigned",
 		"the scale set is ready and GitHub has assigned it no job",
-		fmt.Sprintf("if a job waits: its runs-on must be among [%s]; runner group %q must allow its repository and workflow; "+
-			"it must not be waiting for an approval or a concurrency group; and it must belong to %s",
+		fmt.Sprintf("if a job waits: its runs-on must be among [%s]; runner group %q must allow its repository and "+
+			"workflow; it must not be waiting for an approval or a concurrency group; and it must belong to %s",
 			strings.Join(labels, ", "), group(s), s.Spec.GitHubConfigUrl))}
 }
 
@@ -292,8 +296,8 @@ func checkToken(s set) []finding.Finding {
 	names := finding.Listed(s.Bindings, namedObjects)
 	runners, _ := s.Tokenless()
 	return []finding.Finding{s.finding(finding.Warning, "TokenNotMounted",
-		fmt.Sprintf("%s: permissions for %s, whose token runner pods of ARC's chart have and those of Harrier's don't: "+
-			"jobs can't use them", names, runners),
+		fmt.Sprintf("%s: permissions for %s, whose token runner pods of ARC's chart have and those of "+
+			"Harrier's don't: jobs can't use them", names, runners),
 		"if jobs need them, set template.spec.automountServiceAccountToken: true in the values, or "+
 			"template.spec.serviceAccountName to an account of your own; else delete the binding")}
 }

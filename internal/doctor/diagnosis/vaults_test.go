@@ -25,7 +25,8 @@ func vaulted(namespace string) func(*snapshot.Snapshot) {
 func TestSharedVaultIdentityIsFineIfItIsLimited(t *testing.T) {
 	list := func(argument string) func(*snapshot.Snapshot) {
 		return func(s *snapshot.Snapshot) {
-			s.Managers[0].Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--log-level=info", argument}}}
+			s.Managers[0].Spec.Template.Spec.Containers = []corev1.Container{
+				{Args: []string{"--log-level=info", argument}}}
 		}
 	}
 	for name, test := range map[string]struct {

@@ -62,8 +62,8 @@ var waitFixes = map[string]string{
 	"registered": "GitHub, or its rate limit, was slow to register the runner; see gha_controller_jit_config_seconds",
 	"placed": "the cluster had no node with room; add nodes, lower the runners' requests, or keep idle runners " +
 		"(minRunners)",
-	"imagePulled": "image, volumes or network of the pod took long; use a smaller image, have it on the nodes, or keep " +
-		"idle runners (minRunners)",
+	"imagePulled": "image, volumes or network of the pod took long; use a smaller image, have it on the nodes, " +
+		"or keep idle runners (minRunners)",
 	"containerUp": "the pod's init containers took long; see kubectl describe pod",
 	"started": "the runner took long to connect to GitHub and to take the job; check proxy and network, and give " +
 		"the container more CPU",

@@ -108,7 +108,7 @@ func single(part []byte) error {
 // quotation finds the place at which an error of a parser begins to quote what it has read.
 var quotation = regexp.MustCompile("['\"`]|key: |number [-0-9]|map\\[[^s]")
 
-// unquoted returns what an error says, up to what it quotes.
+// unquoted returns the text of an error, up to what it quotes.
 func unquoted(err error) string {
 	text := err.Error()
 	if at := quotation.FindStringIndex(text); at != nil {

@@ -199,7 +199,8 @@ func (s *applicationSpec) deliveries(meta objectName) (found []Delivery, err err
 			continue
 		}
 		one := Delivery{Namespace: meta.Namespace, Name: meta.Name, Chart: path.Base(named)}
-		one.Release = dryrun.Release{Name: cmp.Or(source.Helm.ReleaseName, meta.Name), Namespace: s.Destination.Namespace}
+		one.Release = dryrun.Release{Name: cmp.Or(source.Helm.ReleaseName, meta.Name),
+			Namespace: s.Destination.Namespace}
 		if len(source.Helm.ValueFiles)+len(source.Helm.FileParameters) > 0 {
 			one.More = append(one.More, "helm.valueFiles and helm.fileParameters")
 		}

@@ -15,12 +15,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// managerNeeds is what a manager does for every runner in the scale set's namespace. The chart's Role grants it.
+// managerNeeds has the requests that a manager makes for every runner in the scale set's namespace. The chart's Role
+// grants them.
 var managerNeeds = []authorizationv1.ResourceAttributes{
-	{Verb: "get", Resource: "secrets"}, {Verb: "create", Resource: "secrets"}, {Verb: "create", Resource: "pods"}, {Verb: "delete", Resource: "pods"},
+	{Verb: "get", Resource: "secrets"}, {Verb: "create", Resource: "secrets"}, {Verb: "create", Resource: "pods"},
+	{Verb: "delete", Resource: "pods"},
 }
 
-// managerMarks is what a manager does when a job starts: the PodDisruptionBudget selects what it writes on the pod.
+// managerMarks has the request that a manager makes when a job starts: the PodDisruptionBudget selects what it writes
+// on the pod.
 var managerMarks = []authorizationv1.ResourceAttributes{{Verb: "patch", Resource: "pods"}}
 
 // Denial says that a ServiceAccount lacks permissions in a scale set's namespace.
@@ -49,28 +52,31 @@ func (s *Set) deny(d Denial) {
 	}
 }
 
-// denyListener notes what the set's listener may not do there, according to the API server. The Role that the manager creates for it
-// grants it. A set that is being deleted needs no listener.
+// denyListener notes what the set's listener may not do there, according to the API server. The Role that the manager
+// creates for it grants it. A set that is being deleted needs no listener.
 func (g *gathering) denyListener(ctx context.Context, set *Set) {
 	runnerSet := set.RunnerSet()
 	if set.Listener == nil || runnerSet == nil || set.DeletionTimestamp != nil {
 		return
 	}
 	group := v1alpha1.GroupVersion.Group
-	set.deny(g.denied(ctx, Account{set.Listener.Namespace, set.Listener.Name}, set.Namespace, []authorizationv1.ResourceAttributes{
-		{Verb: "get", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet.Name},
-		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet.Name},
-		{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Subresource: "status", Name: runnerSet.Name},
-		{Verb: "patch", Group: group, Resource: "ephemeralrunners", Subresource: "status"},
-	}))
+	set.deny(g.denied(ctx, Account{set.Listener.Namespace, set.Listener.Name}, set.Namespace,
+		[]authorizationv1.ResourceAttributes{
+			{Verb: "get", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet.Name},
+			{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Name: runnerSet.Name},
+			{Verb: "patch", Group: group, Resource: "ephemeralrunnersets", Subresource: "status", Name: runnerSet.Name},
+			{Verb: "patch", Group: group, Resource: "ephemeralrunners", Subresource: "status"},
+		}))
 }
 
-// deniedManager returns which of its needs the manager may not do in a namespace. Several managers may each watch a different namespace, so one
-// with all permissions is enough; if there is none, the one that lacks least is reported.
-func (g *gathering) deniedManager(ctx context.Context, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
+// deniedManager returns those of its needs that the manager may not do in a namespace. Several managers may each watch
+// a different namespace, so one with all permissions is enough; if there is none, the one that lacks least is reported.
+func (g *gathering) deniedManager(ctx context.Context, namespace string,
+	needs []authorizationv1.ResourceAttributes) Denial {
 	var accounts []Account
 	for i := range g.Managers {
-		accounts = append(accounts, Account{g.Managers[i].Namespace, g.Managers[i].Spec.Template.Spec.ServiceAccountName})
+		accounts = append(accounts, Account{g.Managers[i].Namespace,
+			g.Managers[i].Spec.Template.Spec.ServiceAccountName})
 	}
 	if len(accounts) == 0 && g.insideManager(ctx) {
 		accounts = []Account{{}}
@@ -90,8 +96,9 @@ func (g *gathering) deniedManager(ctx context.Context, namespace string, needs [
 // serviceAccounts is the prefix of a ServiceAccount's user name; NAMESPACE:NAME follows.
 const serviceAccounts = "system:serviceaccount:"
 
-// insideManager reports whether the doctor runs in the manager's pod, whose ServiceAccount may not list Deployments. Other
-// ServiceAccounts may not either, but don't need the manager's permissions, so the account itself is checked, too.
+// insideManager reports whether the doctor runs in the manager's pod, whose ServiceAccount may not list Deployments.
+// Other ServiceAccounts may not either, but don't need the manager's permissions, so the account itself is checked,
+// too.
 func (g *gathering) insideManager(ctx context.Context) bool {
 	review := &authenticationv1.SelfSubjectReview{}
 	if g.cluster.Reviews == nil || !g.wasUnread("Deployments") || g.cluster.Reviews.Create(ctx, review) != nil {
@@ -101,7 +108,8 @@ func (g *gathering) insideManager(ctx context.Context) bool {
 	return namespace != "" && strings.HasPrefix(review.Status.UserInfo.Username, serviceAccounts+namespace+":")
 }
 
-func (g *gathering) denied(ctx context.Context, a Account, namespace string, needs []authorizationv1.ResourceAttributes) Denial {
+func (g *gathering) denied(ctx context.Context, a Account, namespace string,
+	needs []authorizationv1.ResourceAttributes) Denial {
 	denial := Denial{Account: a.String()}
 	if g.cluster.Reviews == nil {
 		return denial
@@ -127,7 +135,8 @@ func (g *gathering) denied(ctx context.Context, a Account, namespace string, nee
 // may asks whether an account may do something. The API server answers a review and stores nothing.
 func may(ctx context.Context, reviews Reviews, a Account, need authorizationv1.ResourceAttributes) (bool, error) {
 	if a.name == "" {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}
 		err := reviews.Create(ctx, review)
 		return review.Status.Allowed, err
 	}
@@ -139,15 +148,17 @@ func may(ctx context.Context, reviews Reviews, a Account, need authorizationv1.R
 	return review.Status.Allowed, err
 }
 
-// Tokenless returns the account without permissions that the charts of ARC and Harrier make for runners, if the set's use it and nobody has
-// decided about its token. ARC's pods have it, ours don't.
+// Tokenless returns the account without permissions that the charts of ARC and Harrier make for runners, if the set's
+// use it and nobody has decided about its token. ARC's pods have it, ours don't.
 func (s *Set) Tokenless() (Account, bool) {
 	pod := &s.Spec.Template.Spec
 	name := s.Annotations[v1alpha1.AnnotationCleanupPrefix+"no-permission-service-account-name"]
-	return Account{s.Namespace, name}, name != "" && name == pod.ServiceAccountName && pod.AutomountServiceAccountToken == nil
+	return Account{s.Namespace, name}, name != "" && name == pod.ServiceAccountName &&
+		pod.AutomountServiceAccountToken == nil
 }
 
-// bindings gives each set the bindings that name its runners' account, if runners have no token of it. They may be in any namespace.
+// bindings gives each set the bindings that name its runners' account, if runners have no token of it. They may be in
+// any namespace.
 func (g *gathering) bindings(ctx context.Context) {
 	sets := map[Account]*Set{}
 	for i := range g.Sets {
@@ -169,13 +180,15 @@ func (g *gathering) bindings(ctx context.Context) {
 			if user, found := strings.CutPrefix(subject.Name, serviceAccounts); found {
 				bound.namespace, bound.name, _ = strings.Cut(user, ":")
 			}
-			if set := sets[bound]; set != nil && subject.Kind != rbacv1.GroupKind && !slices.Contains(set.Bindings, binding) {
+			if set := sets[bound]; set != nil && subject.Kind != rbacv1.GroupKind &&
+				!slices.Contains(set.Bindings, binding) {
 				set.Bindings = append(set.Bindings, binding)
 			}
 		}
 	}
 	for i := range inNamespaces.Items {
-		add("RoleBinding "+inNamespaces.Items[i].Namespace+"/"+inNamespaces.Items[i].Name, inNamespaces.Items[i].Subjects)
+		add("RoleBinding "+inNamespaces.Items[i].Namespace+"/"+inNamespaces.Items[i].Name,
+			inNamespaces.Items[i].Subjects)
 	}
 	for i := range clusterWide.Items {
 		add("ClusterRoleBinding "+clusterWide.Items[i].Name, clusterWide.Items[i].Subjects)

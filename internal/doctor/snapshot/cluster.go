@@ -21,14 +21,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
-// Cluster is what the doctor examines.
+// Cluster is examined by the doctor.
 type Cluster struct {
 	client.Reader
 	// Host is the address of the API server, for messages.
 	Host string
 	// Reviews answers who may do what; nil skips these checks.
 	Reviews Reviews
-	// CheckCRDs fails with *crdcheck.OutdatedError if the CustomResourceDefinitions lack something; nil skips the check.
+	// CheckCRDs fails with *crdcheck.OutdatedError if the CustomResourceDefinitions lack something; nil skips the
+	// check.
 	CheckCRDs func(context.Context) error
 	// CheckServer fails with *ForeignServerError if the server is not a Kubernetes API server; nil skips the check.
 	CheckServer func(context.Context) error
@@ -52,8 +53,8 @@ const (
 	reachServer       = correctKubeconfig + ", and that the server can be reached from here (VPN, proxy, firewall)"
 )
 
-// find returns the client configuration from a kubeconfig file, or from the environment if there is none. It has no rate limit,
-// because the doctor bounds its concurrent requests.
+// find returns the client configuration from a kubeconfig file, or from the environment if there is none. It has no
+// rate limit, because the doctor bounds its concurrent requests.
 func find(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := ctrl.GetConfig()
@@ -69,8 +70,8 @@ func find(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// Connect prepares the clients for the cluster of a kubeconfig file, or of the environment if there is none. It sends no request to the API
-// server yet.
+// Connect prepares the clients for the cluster of a kubeconfig file, or of the environment if there is none. It sends
+// no request to the API server yet.
 func Connect(kubeconfig string) (Cluster, error) {
 	config, err := find(kubeconfig)
 	if err != nil {
@@ -102,8 +103,8 @@ func ConnectTo(config *rest.Config) (Cluster, error) {
 	return Cluster{Reader: connection, Host: host, Reviews: connection, CheckCRDs: crds.Check, CheckServer: check}, nil
 }
 
-// checkServer requests the version, which every Kubernetes API server returns, even to users who may read nothing else. It fails
-// with *ForeignServerError, or with the reason why there was no answer.
+// checkServer requests the version, which every Kubernetes API server returns, even to users who may read nothing else.
+// It fails with *ForeignServerError, or with the reason why there was no answer.
 func checkServer(ctx context.Context, requests rest.Interface, host string) error {
 	answer, err := requests.Get().AbsPath("/version").Do(ctx).Raw()
 	info := version.Info{}
@@ -113,7 +114,8 @@ func checkServer(ctx context.Context, requests rest.Interface, host string) erro
 	return err
 }
 
-// unlisted explains why the scale sets of a namespace ("" means all) could not be listed, with the next step for that cause.
+// unlisted explains why the scale sets of a namespace ("" means all) could not be listed, with the next step for that
+// cause.
 func (c Cluster) unlisted(err error, namespace string) error {
 	var answered apierrors.APIStatus
 	step := reachServer
@@ -125,7 +127,8 @@ func (c Cluster) unlisted(err error, namespace string) error {
 	case apierrors.IsForbidden(err) && namespace == "":
 		step = "use -n NAMESPACE with a namespace whose scale sets you may list"
 	case apierrors.IsForbidden(err):
-		step = fmt.Sprintf("ask for permission to list autoscalingrunnersets.%s in namespace %s", v1alpha1.GroupVersion.Group, namespace)
+		step = fmt.Sprintf("ask for permission to list autoscalingrunnersets.%s in namespace %s",
+			v1alpha1.GroupVersion.Group, namespace)
 	case errors.As(err, &answered):
 		step = "try again later; if the error persists, check the API server: kubectl get --raw /readyz?verbose"
 	}

@@ -32,8 +32,8 @@ import (
 // PartOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
 const PartOfController = "gha-rs-controller"
 
-// atOnce is the maximum number of concurrent requests to the API server. A request takes some tens of milliseconds from a laptop:
-// fifty scale sets are checked in a second, without delaying the requests of others.
+// atOnce is the maximum number of concurrent requests to the API server. A request takes some tens of milliseconds from
+// a laptop: fifty scale sets are checked in a second, without delaying the requests of others.
 const atOnce = 10
 
 // gathering is a snapshot while several goroutines take it.
@@ -43,8 +43,8 @@ type gathering struct {
 	unread  sync.Mutex
 }
 
-// Gather reads a snapshot of the scale sets in a namespace ("" means all) with a name ("" means any). It fails only if the scale
-// sets themselves can't be read although their kind is installed, or if the time is up.
+// Gather reads a snapshot of the scale sets in a namespace ("" means all) with a name ("" means any). It fails only if
+// the scale sets themselves can't be read although their kind is installed, or if the time is up.
 func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snapshot, error) {
 	g := gathering{cluster: cluster, Snapshot: &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}}
 	g.deployments(ctx)
@@ -67,14 +67,16 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.gatherElsewhere(ctx)
 	g.claims(ctx, sets.Items)
 	if err := g.gatherSets(ctx); err != nil {
-		return nil, fmt.Errorf("check %d scale sets: %w; use -n NAMESPACE or a scale set's name to check fewer", len(g.Sets), err)
+		return nil, fmt.Errorf("check %d scale sets: %w; use -n NAMESPACE or a scale set's name to check fewer",
+			len(g.Sets), err)
 	}
 	return g.Snapshot, nil
 }
 
 // deployments reads what the controller's chart deploys.
 func (g *gathering) deployments(ctx context.Context) {
-	ours, err := labels.NewRequirement(v1alpha1.LabelPartOf, selection.In, []string{PartOfController, v1alpha1.PartOfHarrier})
+	ours, err := labels.NewRequirement(v1alpha1.LabelPartOf, selection.In,
+		[]string{PartOfController, v1alpha1.PartOfHarrier})
 	utilruntime.Must(err)
 	found := &appsv1.DeploymentList{}
 	g.read(ctx, found, "Deployments", client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*ours)})
@@ -88,8 +90,8 @@ func (g *gathering) deployments(ctx context.Context) {
 	}
 }
 
-// gatherElsewhere notes the scale sets of all namespaces if the requested namespace has no requested one, and if the caller may
-// list them.
+// gatherElsewhere notes the scale sets of all namespaces if the requested namespace has no requested one, and if the
+// caller may list them.
 func (g *gathering) gatherElsewhere(ctx context.Context) {
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	if len(g.Sets) > 0 || g.Namespace == "" || g.cluster.List(ctx, sets) != nil {
@@ -113,7 +115,7 @@ func (g *gathering) choose(sets []v1alpha1.AutoscalingRunnerSet) {
 	}
 }
 
-// gatherSets reads what belongs to the sets. Whatever the sets of a namespace share is read once.
+// gatherSets reads what belongs to the sets. Whatever the sets of a namespace share is read a single time.
 func (g *gathering) gatherSets(ctx context.Context) error {
 	g.listeners(ctx)
 	g.bindings(ctx)
@@ -126,10 +128,11 @@ func (g *gathering) gatherSets(ctx context.Context) error {
 		every[i] = &g.Sets[i]
 		namespaces[every[i].Namespace] = append(namespaces[every[i].Namespace], every[i])
 	}
-	err := kube.ForEach(ctx, atOnce, slices.Sorted(maps.Keys(namespaces)), func(ctx context.Context, namespace string) error {
-		g.gatherNamespace(ctx, namespace, namespaces[namespace])
-		return nil
-	})
+	err := kube.ForEach(ctx, atOnce, slices.Sorted(maps.Keys(namespaces)),
+		func(ctx context.Context, namespace string) error {
+			g.gatherNamespace(ctx, namespace, namespaces[namespace])
+			return nil
+		})
 	return errors.Join(err, kube.ForEach(ctx, atOnce, every, func(ctx context.Context, set *Set) error {
 		set.Credentials = g.credentials(ctx, &set.AutoscalingRunnerSet)
 		g.denyListener(ctx, set)
@@ -169,13 +172,16 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 	}
 	jobPods := g.jobPods(ctx, namespace, sets)
 	warnings := &corev1.EventList{}
-	g.read(ctx, warnings, "Events", client.InNamespace(namespace), client.Limit(eventsAtMost), client.MatchingFields{eventType: corev1.EventTypeWarning})
+	g.read(ctx, warnings, "Events", client.InNamespace(namespace), client.Limit(eventsAtMost),
+		client.MatchingFields{eventType: corev1.EventTypeWarning})
 	manager, unmarked := g.deniedManager(ctx, namespace, managerNeeds), g.deniedManager(ctx, namespace, managerMarks)
 	slices.SortStableFunc(runnerSets.Items, func(a, b v1alpha1.EphemeralRunnerSet) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 	})
 	for _, set := range sets {
-		set.RunnerSets = ofSet(set.Name, runnerSets.Items, func(r *v1alpha1.EphemeralRunnerSet) client.Object { return r })
+		set.RunnerSets = ofSet(set.Name, runnerSets.Items, func(r *v1alpha1.EphemeralRunnerSet) client.Object {
+			return r
+		})
 		set.Runners = ofSet(set.Name, runners.Items, func(r *v1alpha1.EphemeralRunner) client.Object { return r })
 		set.Pods = ofSet(set.Name, pods.Items, func(p *corev1.Pod) client.Object { return p })
 		set.SortPods(jobPods)
@@ -190,14 +196,14 @@ func (g *gathering) gatherNamespace(ctx context.Context, namespace string, sets 
 }
 
 const (
-	// eventsAtMost is how many warnings are read per namespace. More would take longer without adding much.
+	// Of a namespace eventsAtMost warnings are read. More would take longer without adding much.
 	eventsAtMost = 1000
 	// eventType is the field by which the API server selects warnings.
 	eventType = "type"
 )
 
-// jobPods reads the pods of container hooks. Those that the chart's template made are among the sets' own, too; others are known by
-// the hooks' label only.
+// jobPods reads the pods of container hooks. Those that the chart's template made are among the sets' own, too; others
+// are known by the hooks' label only.
 func (g *gathering) jobPods(ctx context.Context, namespace string, sets []*Set) []corev1.Pod {
 	pods := &corev1.PodList{}
 	if slices.ContainsFunc(sets, (*Set).UsesContainerHooks) {
@@ -237,7 +243,8 @@ func (g *gathering) listeners(ctx context.Context) {
 	}
 }
 
-// allowed returns which addresses scale sets may use, nil if that is not known: no manager is seen, or one of several may serve a set.
+// allowed returns the addresses that scale sets may use, nil if they are not known: no manager is seen, or one of
+// several may serve a set.
 func (g *gathering) allowed() *addresses.Policy {
 	if len(g.Managers) != 1 {
 		return nil
@@ -257,7 +264,8 @@ func (g *gathering) allowed() *addresses.Policy {
 	return policy
 }
 
-// credentials returns what is wrong with the set's addresses or its Secret. It does not ask a vault: the doctor has no credentials for it.
+// credentials returns an error that says what is wrong with the set's addresses or its Secret. It does not ask a vault:
+// the doctor has no credentials for it.
 func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) error {
 	reference := credentials.ForAutoscalingRunnerSet(set)
 	provider := credentials.New(g.cluster, credentials.Options{Addresses: g.allowed()})
@@ -291,7 +299,8 @@ func (g *gathering) list(ctx context.Context, list client.ObjectList, options ..
 	return err
 }
 
-// OurKinds are the kinds whose objects Go may be unable to decode. The API server decodes its built-in kinds into the same Go types.
+// OurKinds are the kinds whose objects Go may be unable to decode. The API server decodes its built-in kinds into the
+// same Go types.
 var OurKinds = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme)) // no input makes it fail
@@ -315,8 +324,8 @@ func (g *gathering) wasUnread(what string) bool {
 	return g.Unread[what] != nil
 }
 
-// concerns reports whether an object is the set, a claim of it, a runner of one of its EphemeralRunnerSets, or the pod of such a runner. The set's
-// own name is not enough: runners of linux-large are not those of linux.
+// concerns reports whether an object is the set, a claim of it, a runner of one of its EphemeralRunnerSets, or the pod
+// of such a runner. The set's own name is not enough: runners of linux-large are not those of linux.
 func (s *Set) concerns(object corev1.ObjectReference) bool {
 	switch object.Kind {
 	case "AutoscalingRunnerSet":
@@ -324,7 +333,9 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 	case "EphemeralRunner", "Pod":
 		return s.named(object.Name)
 	case "PersistentVolumeClaim":
-		return slices.ContainsFunc(s.Claims, func(claim corev1.PersistentVolumeClaim) bool { return claim.Name == object.Name })
+		return slices.ContainsFunc(s.Claims, func(claim corev1.PersistentVolumeClaim) bool {
+			return claim.Name == object.Name
+		})
 	}
 	return false
 }

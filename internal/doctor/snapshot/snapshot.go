@@ -1,5 +1,5 @@
-// Package snapshot reads what the doctor has to know of a cluster: scale sets, what belongs to them, and who may do what. It changes
-// nothing, sends nothing to GitHub, skips what the caller may not read, and says so.
+// Package snapshot reads what the doctor has to know of a cluster: scale sets, what belongs to them, and who may do
+// what. It changes nothing, sends nothing to GitHub, skips what the caller may not read, and says so.
 //
 //	Connect ─▶ Cluster ─▶ Gather ─▶ Snapshot
 package snapshot
@@ -49,7 +49,8 @@ type Set struct {
 	// JobPods are the pods in which container hooks run the jobs of the set's runners.
 	JobPods []corev1.Pod
 	Quotas  []corev1.ResourceQuota
-	// Claims are those of volumeClaimTemplates, and Volumes their volumes; Nodes are all of the cluster, none if they were not read.
+	// Claims are those of volumeClaimTemplates, and Volumes their volumes; Nodes are all of the cluster, none if they
+	// were not read.
 	Claims  []corev1.PersistentVolumeClaim
 	Volumes []corev1.PersistentVolume
 	Nodes   []corev1.Node
@@ -59,20 +60,24 @@ type Set struct {
 	Listener *v1alpha1.AutoscalingListener
 	// Denials are permissions that manager or listener lack.
 	Denials []Denial
-	// Bindings give rights to the account of the set's runners, as KIND NAMESPACE/NAME. They are read if runners have no token of it.
+	// Bindings give rights to the account of the set's runners, as KIND NAMESPACE/NAME. They are read if runners have
+	// no token of it.
 	Bindings []string
 	// Unmarked says that the manager may not mark pods as busy.
 	Unmarked Denial
-	// Warnings are Events of type Warning about the set and its runners; Now is when they were read.
+	// Warnings are Events of type Warning about the set and its runners, which were read at Now.
 	Warnings []corev1.Event
 	Now      time.Time
-	// Credentials is why the Secret can't be used, nil if it can or was not read.
+	// Credentials says why the Secret can't be used, nil if it can or was not read.
 	Credentials error
 }
 
-// MayServe reports whether a manager runs in a namespace, so that listeners there count. Where no manager is known, any may be one's.
+// MayServe reports whether a manager runs in a namespace, so that listeners there count. Where no manager is known, any
+// may be one's.
 func (s *Snapshot) MayServe(namespace string) bool {
-	return len(s.Managers) == 0 || slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool { return m.Namespace == namespace })
+	return len(s.Managers) == 0 || slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool {
+		return m.Namespace == namespace
+	})
 }
 
 // RunnerSet returns the EphemeralRunnerSet in use, or nil if there is none.
@@ -83,8 +88,8 @@ func (s *Set) RunnerSet() *v1alpha1.EphemeralRunnerSet {
 	return &s.RunnerSets[0]
 }
 
-// SortPods moves the pods of container hooks from the set's pods to its JobPods, and adds those among others that are named after
-// its runners.
+// SortPods moves the pods of container hooks from the set's pods to its JobPods, and adds those among others that are
+// named after its runners.
 func (s *Set) SortPods(others []corev1.Pod) {
 	runners := s.Pods[:0:0]
 	for i := range s.Pods {

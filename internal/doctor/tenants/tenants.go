@@ -55,8 +55,8 @@ func Read(controllerValues []byte) (Entries, error) {
 	}
 	var entries Entries
 	if err := yaml.UnmarshalStrict(content, &entries); err != nil {
-		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and the number "+
-			"maxRunners", err)
+		return nil, fmt.Errorf("tenants: %w; an entry has the lists namespaces, gitHubURLs and runnerGroups, and "+
+			"the number maxRunners", err)
 	}
 	for i := range entries {
 		entries[i].number = i
@@ -76,12 +76,13 @@ func (t tenant) check() error {
 	}
 	for _, address := range t.GitHubURLs {
 		if !allowedAddress.MatchString(address) {
-			return fmt.Errorf("gitHubURLs has %q, which the chart refuses: use https://HOST/ORGANIZATION, for example", address)
+			return fmt.Errorf("gitHubURLs has %q, which the chart refuses: use https://HOST/ORGANIZATION, for example",
+				address)
 		}
 	}
 	if slices.Contains(t.RunnerGroups, "") || t.MaxRunners < 0 {
-		return errors.New("runnerGroups has an empty name, or maxRunners is negative, which the chart refuses: use [] " +
-			"and 0 for no limit")
+		return errors.New("runnerGroups has an empty name, or maxRunners is negative, which the chart " +
+			"refuses: use [] and 0 for no limit")
 	}
 	return nil
 }
@@ -164,8 +165,8 @@ func (all Entries) choices(of func(tenant) []string) string {
 
 // Decide returns the entry that allows the scale set as a whole, or says what the entries that come closest refuse.
 func (all Entries) Decide(set Set) (allowedBy int, refusal string) {
-	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its " +
-		"release can change it"
+	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever " +
+		"administers its release can change it"
 	refused := func(format string, arguments ...any) (int, string) {
 		return -1, fmt.Sprintf(format, arguments...) + decides
 	}
@@ -179,7 +180,8 @@ func (all Entries) Decide(set Set) (allowedBy int, refusal string) {
 		if strings.Contains(shown, "@") { // perhaps a password
 			shown = "(not shown, because it has an @)"
 		}
-		return refused("githubConfigUrl %s is not allowed in namespace %s: it must be, or be below, %s", shown, set.Namespace,
+		return refused("githubConfigUrl %s is not allowed in namespace %s: it must be, or be below, %s", shown,
+			set.Namespace,
 			ofNamespace.choices(func(t tenant) []string { return t.GitHubURLs }))
 	}
 	group := groupName(set.Group)

@@ -10,7 +10,8 @@ import (
 // server.
 
 func TestTheFirstEntryThatAllowsASetIsNamed(t *testing.T) {
-	entries, err := Read([]byte("tenants:\n- {namespaces: [a], maxRunners: 5}\n- {namespaces: [a], gitHubURLs: [https://github.com/acme]}\n- {}\n"))
+	entries, err := Read([]byte("tenants:\n- {namespaces: [a], maxRunners: 5}\n- {namespaces: [a], gitHubURLs: " +
+		"[https://github.com/acme]}\n- {}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +36,9 @@ func TestAnAddressIsBelowAnotherByWholeSegments(t *testing.T) {
 			"https://github.com/acme": true, "https://github.com/acme/": true, "https://GITHUB.com:443/acme/repo": true,
 			"https://github.com/acme-evil": false, "https://github.com/acme/../evil": false,
 			"https://github.com/acme%2fevil": false,
-			"https://github.com:4430/acme":   false, "https://user@github.com/acme": false, "http://github.com/acme": false,
-			"": false,
+			"https://github.com:4430/acme":   false, "https://user@github.com/acme": false,
+			"http://github.com/acme": false,
+			"":                       false,
 		},
 		"http://[::1]:80": {"http://[::1]/o": true, "http://[::1]:80/o": true, "http://[::1]:8080/o": false, "http://[::1]": false},
 		"https://h:443/o": {"https://h/o": true, "https://h:443/o": true, "https://h:443443/o": false},

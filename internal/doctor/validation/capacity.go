@@ -16,7 +16,9 @@ import (
 func (c *checks) capacity(spec *v1alpha1.AutoscalingRunnerSetSpec, faults []dryrun.Fault) (most *int) {
 	_, refused := schedules.New(effective.Schedules(spec.Schedules))
 	for _, wrong := range refused {
-		i := slices.IndexFunc(spec.Schedules, func(schedule v1alpha1.Schedule) bool { return schedule.Name == wrong.Name })
+		i := slices.IndexFunc(spec.Schedules, func(schedule v1alpha1.Schedule) bool {
+			return schedule.Name == wrong.Name
+		})
 		place := fmt.Sprintf("spec.schedules[%d].", i)
 		if slices.ContainsFunc(faults, func(fault dryrun.Fault) bool { return strings.HasPrefix(fault.Path, place) }) {
 			continue

@@ -126,7 +126,8 @@ func (c *checks) url(url string) {
 func (c *checks) secretName(name string, inVault bool) {
 	if wrong := apivalidation.NameIsDNSSubdomain(name, false); name != "" && !inVault && len(wrong) > 0 {
 		c.add(v1alpha1.ReasonCredentialsMissing,
-			"no Secret can have the name that githubConfigSecret is (not shown here, as it may be a credential): "+wrong[0],
+			"no Secret can have the name that githubConfigSecret is (not shown here, as it may be a "+
+				"credential): "+wrong[0],
 			"name a Secret as kubectl get secrets lists it; a token belongs into the Secret, under github_token")
 	}
 }
@@ -135,7 +136,8 @@ func (c *checks) secretName(name string, inVault bool) {
 func (c *checks) address(refused error) {
 	if refused != nil {
 		c.add(v1alpha1.ReasonAddressNotAllowed, refused.Error(),
-			"use another address; if the controller allows it, pass what its flags.allowedGitHubURLs lists as --"+addresses.Flag)
+			"use another address; if the controller allows it, pass what its flags.allowedGitHubURLs "+
+				"lists as --"+addresses.Flag)
 	}
 }
 
@@ -219,7 +221,8 @@ func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
 	refused := c.listeners.Accept(spec).Refused
 	shown := refused.First[:min(maxRefusals, len(refused.First))]
 	for _, refusal := range shown {
-		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%s is left out: %s", refusal.Path, refusal.Reason), checkByPolicy)
+		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%s is left out: %s", refusal.Path, refusal.Reason),
+			checkByPolicy)
 	}
 	if more := len(refused.First) - len(shown) + refused.More; more > 0 {
 		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%d more fields are left out", more), checkByPolicy)
@@ -237,7 +240,8 @@ func (c *checks) admit(set tenants.Set) {
 	}
 	set.Namespace = cmp.Or(set.Namespace, c.namespace)
 	if set.Namespace == "" {
-		c.add("NamespaceUnknown", "it has no namespace, so it isn't known which entries of tenants apply", "add -n NAMESPACE")
+		c.add("NamespaceUnknown", "it has no namespace, so it isn't known which entries of tenants apply",
+			"add -n NAMESPACE")
 		return
 	}
 	number, refusal := c.tenants.Decide(set)

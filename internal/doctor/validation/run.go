@@ -53,14 +53,16 @@ func NewOptions(flags *flag.FlagSet) *Options {
 			return nil
 		})
 	}
-	flags.StringVar(&o.namespace, "n", "", "namespace of values, and of manifests that name none; for --controller-values")
+	flags.StringVar(&o.namespace, "n", "", "namespace of values, and of manifests that name none; for "+
+		"--controller-values")
 	flags.StringVar(&o.format, "o", "text", "text or json")
 	flags.StringVar(&o.controllerValues, "controller-values", "",
 		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
 	flags.StringVar(&o.policy, "listener-template-policy", listenertemplate.Restricted,
 		"the manager's policy for listenerTemplate: restricted or unrestricted")
 	flags.Func("listener-sidecar-images",
-		"image that the manager allows in further containers of listener pods; may be repeated", func(image string) error {
+		"image that the manager allows in further containers of listener pods; may be repeated",
+		func(image string) error {
 			o.listeners.SidecarImages = append(o.listeners.SidecarImages, image)
 			return nil
 		})
@@ -151,7 +153,8 @@ func Validate(content, controllerValues []byte, namespace string) ([]finding.Fin
 func (v *validated) report(output io.Writer, file, format string) error {
 	wrong := slices.ContainsFunc(v.findings, func(f finding.Finding) bool { return f.Severity == finding.Problem })
 	if len(v.findings) == 0 && v.checked == 0 {
-		return fmt.Errorf("%w: %s has %s; pass values of our charts, %ss, possibly in a %s, HelmReleases or Applications",
+		return fmt.Errorf("%w: %s has %s; pass values of our charts, %ss, possibly in a %s, HelmReleases or "+
+			"Applications",
 			ErrNothingChecked, file, v.others(), setKind, listSuffix)
 	}
 	if format == "json" {

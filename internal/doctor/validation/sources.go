@@ -185,8 +185,8 @@ func (p parent) below(values map[string]any, path string) (found []*source, off,
 	return found, off, others
 }
 
-// chartAt returns which of our charts the values below a key are for, empty if none, and whether only the values say
-// so.
+// chartAt returns the one of our charts that the values below a key are for, empty if none. It is guessed if only the
+// values say so.
 func (p parent) chartAt(key string, values map[string]any) (chart string, guessed bool) {
 	switch {
 	case p.charts[key] != "":
@@ -219,7 +219,8 @@ type settingFlag struct {
 
 // settingFlags are in the order in which Helm takes them, wherever they stand in the command line.
 var settingFlags = []*settingFlag{
-	{"set-json", "value as helm's flag of that name takes it: KEY=JSON, or an object in JSON; may be repeated", setJSON},
+	{"set-json", "value as helm's flag of that name takes it: KEY=JSON, or an object in JSON; may be repeated",
+		setJSON},
 	{"set", "value as helm's flag of that name takes it: KEY=VALUE,KEY=VALUE; may be repeated", strvals.ParseInto},
 	{"set-string", "the same, of which every value is a string", strvals.ParseIntoString},
 	{"set-file", "value as helm's flag of that name takes it: KEY=FILE; may be repeated", func(
@@ -254,8 +255,8 @@ func (s settings) applyTo(values map[string]any) error {
 			}
 			if err := flag.parse(one.given, values); err != nil {
 				if flag.name != "set-file" { // of which the error has a path only
-					err = errors.New("its text is not as Helm takes it (not shown here, as it may be a credential); a comma in a " +
-						"value is written \\,")
+					err = errors.New("its text is not as Helm takes it (not shown here, as it may be a credential); " +
+						"a comma in a value is written \\,")
 				}
 				return fmt.Errorf("--%s: %w", flag.name, err)
 			}
@@ -325,7 +326,8 @@ func (v *validated) values() error {
 func (v *validated) source(from *source) (err error) {
 	switch from.chart {
 	case "":
-		v.skipped = append(v.skipped, "values of another chart: "+strings.Join(slices.Sorted(maps.Keys(from.values)), ", "))
+		v.skipped = append(v.skipped, "values of another chart: "+strings.Join(slices.Sorted(maps.Keys(from.values)),
+			", "))
 	case belowParent:
 		found, off, others := v.parent.below(from.values, "")
 		for _, part := range found {
@@ -381,7 +383,7 @@ func (v *validated) delivered(kind string, given *gitops.Delivery) error {
 	return v.source(from)
 }
 
-// chartNamed returns which of our charts has a name, if any. ARC's experimental ones are named like them.
+// chartNamed returns the one of our charts that has a name, if any. ARC's experimental ones are named like them.
 func chartNamed(name string) string {
 	for _, chart := range []string{charts.Controller, charts.ScaleSet} {
 		if strings.Contains(name, chart) {

@@ -210,7 +210,8 @@ func (c *checks) secret(secret any, url string, inVault bool) {
 		c.require(has(credentials.KeyToken) ||
 			app, v1alpha1.ReasonCredentialsMissing, "githubConfigSecret has neither a token nor a complete App", fix)
 		c.require(!has(credentials.KeyToken) ||
-			!part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App", "keep one of the two")
+			!part, v1alpha1.ReasonCredentialsInvalid, "githubConfigSecret has a token and an App",
+			"keep one of the two")
 		if app {
 			c.app(given, url)
 		}
@@ -237,8 +238,8 @@ func (c *checks) app(given map[string]any, url string) {
 	address, err := actions.ParseConfigURL(url)
 	c.require(err != nil || address.Scope != actions.ScopeEnterprise, v1alpha1.ReasonCredentialsInvalid,
 		"githubConfigSecret has a GitHub App, which can't register runners of an enterprise",
-		"give a classic personal access token with the scope manage_runners:enterprise, or register at an organization of "+
-			"the enterprise")
+		"give a classic personal access token with the scope manage_runners:enterprise, or register at an "+
+			"organization of the enterprise")
 }
 
 // asText returns a value as the chart renders it, or "" if there is none.

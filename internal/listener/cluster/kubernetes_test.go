@@ -69,7 +69,8 @@ func TestPublishedNumbersAreExplicit(t *testing.T) {
 }
 
 func TestReadingTheSet(t *testing.T) {
-	kubernetes, _ := onServer(t, http.StatusOK, `{"metadata":{"uid":"1f","annotations":{"actions.github.com/listener-session-id":"abc"}},
+	kubernetes, _ := onServer(t, http.StatusOK,
+		`{"metadata":{"uid":"1f","annotations":{"actions.github.com/listener-session-id":"abc"}},
 		"spec":{"replicas":2,"patchID":8,"assignedJobs":1,"ephemeralRunnerSpec":{"spec":{"containers":[]}}},
 		"status":{"pendingEphemeralRunners":3,"runningEphemeralRunners":4,"listener":{"state":"Stopped","strayRegistrations":2}}}`)
 	set, err := kubernetes.RunnerSet(t.Context())

@@ -60,9 +60,9 @@ func (e *Errand) Fail(err error, now time.Time) error {
 	return explained
 }
 
-// AllowedAt returns when GitHub, or a gateway in front of it, allows the next attempt by what it answered, now if it
-// named no time. The moment is up to half a minute later than asked for, but at most twice as late: other listeners
-// were told the same.
+// AllowedAt returns the time at which GitHub, or a gateway in front of it, allows the next attempt by what it answered,
+// now if it named no time. The moment is up to half a minute later than asked for, but at most twice as late: other
+// listeners were told the same.
 func (e *Errand) AllowedAt(err error, now time.Time) time.Time {
 	asked := failure.AskedBackoff(err, now)
 	return now.Add(asked + e.random(min(asked, longestSpread)))

@@ -61,7 +61,7 @@ func (f *Failure) Next(reason string, err error, now time.Time) *Failure {
 	return next
 }
 
-// grace returns how long the failure must last before the status shows it. It is 0 if waiting alone does not help, or
+// The status shows a failure that has lasted for its grace. It is 0 if waiting alone does not help, or
 // if the next attempt comes only after Grace.
 func (f *Failure) grace() time.Duration {
 	switch {

@@ -41,7 +41,7 @@ func (c *Cluster) RunnerSet(context.Context) (*cluster.RunnerSet, error) {
 	return &read, nil
 }
 
-// Reads returns how often the set was read.
+// Reads returns the number of reads of the set.
 func (c *Cluster) Reads() int {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -101,7 +101,7 @@ func (c *Cluster) ReportJob(ctx context.Context, runner string, status v1alpha1.
 	return nil
 }
 
-// Last returns what was last published.
+// Last returns the latest publication.
 func (c *Cluster) Last() cluster.Publication {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -111,7 +111,7 @@ func (c *Cluster) Last() cluster.Publication {
 	return c.Published[len(c.Published)-1]
 }
 
-// Publications returns how often the set was written.
+// Publications returns the number of writes of the set.
 func (c *Cluster) Publications() int {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Cluster) State() string {
 	return string(last.State) + "/" + last.Reason
 }
 
-// Job returns what was last reported about a runner.
+// Job returns the latest report about a runner.
 func (c *Cluster) Job(runner string) v1alpha1.EphemeralRunnerStatus {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -14,7 +14,7 @@ func Statistics(assigned int) *actions.Statistics {
 	return &actions.Statistics{TotalAssignedJobs: assigned}
 }
 
-// Job returns what messages say about the job with a request ID.
+// Job returns the part of messages about the job with a request ID.
 func Job(id int64) actions.JobMessageBase {
 	return actions.JobMessageBase{
 		RunnerRequestID: id, JobID: "job-" + strconv.FormatInt(id, 10), OwnerName: "org", RepositoryName: "repo",

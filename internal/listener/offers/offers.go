@@ -170,7 +170,7 @@ func (o *Offers) BeginSearch(now time.Time) (asked []int64) {
 
 // Found takes the answer to a search: open offers are added unless they are ours already, and asked offers that are not
 // among them are dropped, because they were withdrawn or taken by others. Nothing is dropped if GitHub counts more
-// offers than it lists: then the list lags or is one page. It returns how many were dropped.
+// offers than it lists: then the list lags or is one page. It returns the number of those that were dropped.
 func (o *Offers) Found(
 	open []actions.JobAvailable, asked []int64, ours func(requestID int64) bool, counted int,
 ) (withdrawn int) {

@@ -55,7 +55,7 @@ func TestOffersAreKeptOnceAndInOrder(t *testing.T) {
 }
 
 // Whichever offers GitHub refuses, with them all that were requested together: the others are acquired, and each
-// refused one costs a few requests, at most the square of how often the number of offers can be halved.
+// refused one costs a few requests, at most the square of the number of times that the number of offers can be halved.
 func TestOffersThatGitHubRefuses(t *testing.T) {
 	const count, most = 10, 16 // 10 can be halved three times; three and the request of all of them, squared
 	for refused := range 1 << count {

@@ -59,10 +59,10 @@ func (p *pendingReport) begin(now time.Time) {
 	}
 }
 
-// refusal returns why the API server will never accept the report, whose attempt has just failed with err, or an empty
-// text while it may. It will not if it said so, or if it has accepted others for as long as this one was retried. It
-// last accepted a write at acceptedAt. While it accepts none, the timeout does not begin: what runners do in the
-// meantime must not be lost.
+// refusal returns the reason why the API server will never accept the report, whose attempt has just failed with err,
+// or an empty text while it may. It will not if it said so, or if it has accepted others for as long as this one was
+// retried. It last accepted a write at acceptedAt. While it accepts none, the timeout does not begin: what runners do
+// in the meantime must not be lost.
 func (p *pendingReport) refusal(err error, acceptedAt, now time.Time) string {
 	forbidden := apierrors.IsForbidden(err)
 	if forbidden {

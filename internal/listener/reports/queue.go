@@ -100,7 +100,7 @@ func (q *reportQueue) next(now time.Time) (p *pendingReport) {
 	return p
 }
 
-// startLimit returns how many starts may be in flight together while next is the oldest in the queue.
+// startLimit returns the number of starts that may be in flight together while next is the oldest in the queue.
 func startLimit(next *pendingReport, now time.Time) int {
 	if now.Sub(next.addedAt) >= startGrace {
 		return maxOldStartWrites
@@ -108,7 +108,7 @@ func startLimit(next *pendingReport, now time.Time) int {
 	return maxStartWrites
 }
 
-// limit returns how many reports may be in flight together: minimum, or more if many messages wait.
+// limit returns the number of reports that may be in flight together: minimum, or more if many messages wait.
 func (q *reportQueue) limit(minimum int) int {
 	if q.draining {
 		return maxWritesUnderLoad
@@ -125,9 +125,9 @@ func pop(list *[]*pendingReport) *pendingReport {
 	return first
 }
 
-// failed takes a report whose attempt failed with err out of writing. It returns why the report can never be written,
-// for done, or else the pause until enqueue. What came in the meantime goes with the next attempt. The API server last
-// accepted a write at acceptedAt.
+// failed takes a report whose attempt failed with err out of writing. It returns the reason why the report can never be
+// written, for done, or else the pause until enqueue. What came in the meantime goes with the next attempt. The API
+// server last accepted a write at acceptedAt.
 func (q *reportQueue) failed(
 	p *pendingReport, err error, acceptedAt, now time.Time,
 ) (pause time.Duration, refused string) {

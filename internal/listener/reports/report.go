@@ -59,7 +59,7 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 	}
 }
 
-// phasesOf returns when GitHub says that a job reached the phases of its wait, nil if it says nothing.
+// phasesOf returns the times at which, as GitHub says, a job reached the phases of its wait, nil if it says nothing.
 func phasesOf(job *actions.JobMessageBase) *v1alpha1.RunnerPhases {
 	p := v1alpha1.RunnerPhases{
 		Queued:   reached(job.QueueTime),
@@ -72,8 +72,8 @@ func phasesOf(job *actions.JobMessageBase) *v1alpha1.RunnerPhases {
 	return &p
 }
 
-// reached returns when a job reached a phase of its wait, nil if GitHub gives no time that the API server would take:
-// nobody's report must be refused because of it.
+// reached returns the time at which a job reached a phase of its wait, nil if GitHub gives none that the API server
+// would take: nobody's report must be refused because of it.
 func reached(at time.Time) *metav1.Time {
 	if at = at.UTC(); at.Year() < 2000 || at.Year() > 9000 {
 		return nil
@@ -98,7 +98,7 @@ func cut(text string) string {
 // ended reports whether r is about a job's end.
 func (r *Report) ended() bool { return r.Status.JobResult != "" }
 
-// mergeStatus returns what two reports amount to when written in order: fields that the newer one leaves out stay.
+// mergeStatus returns the sum of two reports that are written in order: fields that the newer one leaves out stay.
 func mergeStatus(older, newer v1alpha1.EphemeralRunnerStatus) v1alpha1.EphemeralRunnerStatus {
 	return v1alpha1.EphemeralRunnerStatus{
 		JobRequestID:      cmp.Or(newer.JobRequestID, older.JobRequestID),

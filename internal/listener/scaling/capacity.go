@@ -46,10 +46,10 @@ func (c *Capacity) Observe(said *int, now time.Time) {
 	c.seenAt = now
 }
 
-// Jobs returns how many jobs GitHub may assign to the set, running ones included: what the set says, but always one
-// more than run, because GitHub was seen never to offer again what was queued while a session announced 0. Assigned
-// jobs that wait don't count, or a set that can't run jobs would draw the whole queue. maxRunners comes last: more jobs
-// would be promised than runners are allowed.
+// Jobs returns the number of jobs that GitHub may assign to the set, running ones included: what the set says, but
+// always one more than run, because GitHub was seen never to offer again what was queued while a session announced 0.
+// Assigned jobs that wait don't count, or a set that can't run jobs would draw the whole queue. maxRunners comes last:
+// more jobs would be promised than runners are allowed.
 func (c *Capacity) Jobs(s *Scaler) int {
 	most, unsaid := s.MaxRunners, s.MaxRunners
 	if c.Places {
@@ -67,7 +67,7 @@ func (c *Capacity) AwaitedUntil() time.Time {
 	return c.openedAt.Add(awaitTimeout)
 }
 
-// ReadAt returns when the set is to be read, zero if it need not be.
+// ReadAt returns the time at which the set is to be read, zero if it need not be.
 func (c *Capacity) ReadAt(s *Scaler, now time.Time) time.Time {
 	announced := c.Jobs(s)
 	switch {

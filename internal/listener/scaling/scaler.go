@@ -124,7 +124,7 @@ func (s *Scaler) Evaluate(now time.Time) {
 	s.Desired.Replicas = min(s.MinRunners+min(jobs, s.MaxRunners), s.MaxRunners)
 }
 
-// jobs returns how many jobs are assigned, at least as many as recent messages have shown.
+// jobs returns the number of assigned jobs, at least as many as recent messages have shown.
 func (s *Scaler) jobs() int { return max(s.Statistics.TotalAssignedJobs, len(s.assigned), 0) }
 
 // Remember takes in which jobs a message shows to be assigned, started or completed.
@@ -178,8 +178,8 @@ func (s *Scaler) Acquire(asked int, requestIDs []int64, now time.Time) {
 	s.Evaluate(now)
 }
 
-// ExpireAcquisitions forgets the acquired jobs that no message has shown to be assigned in time, and returns when the
-// time of the next one ends, zero if there is none.
+// ExpireAcquisitions forgets the acquired jobs that no message has shown to be assigned in time, and returns the
+// end of the next one's time, zero if there is none.
 func (s *Scaler) ExpireAcquisitions(now time.Time) (next time.Time) {
 	maps.DeleteFunc(s.acquired, func(_ jobKey, a acquisition) bool { return !now.Before(a.expiresAt()) })
 	for _, acquired := range s.acquired {
@@ -210,7 +210,7 @@ func (s *Scaler) Has(requestID int64) bool {
 	return acquired || assigned || started
 }
 
-// unclearJobs returns how many jobs of unclear ownership the last statistics may not count.
+// unclearJobs returns the number of jobs of unclear ownership that the last statistics may not count.
 func (s *Scaler) unclearJobs() int {
 	if s.unclear.patchID != s.Desired.PatchID {
 		return 0
@@ -218,9 +218,9 @@ func (s *Scaler) unclearJobs() int {
 	return s.unclear.jobs
 }
 
-// Room returns how many more jobs may be acquired before capacity is reached. It may be negative. GitHub does not
-// document whether its count of acquired jobs includes assigned ones: if it does, the difference is right; if not, it
-// is too low.
+// Room returns the number of jobs that may still be acquired before capacity is reached. It may be negative. GitHub
+// does not document whether its count of acquired jobs includes assigned ones: if it does, the difference is right; if
+// not, it is too low.
 func (s *Scaler) Room(capacity int) int {
 	unassigned := s.Statistics.TotalAcquiredJobs - s.Statistics.TotalAssignedJobs
 	believed := max(s.Statistics.TotalAssignedJobs-max(s.Doubted, 0), len(s.assigned), 0)

@@ -38,8 +38,9 @@ func (s *Strays) Observe(statistics *actions.Statistics, known cluster.RunnerCou
 	}
 }
 
-// strayRegistrations returns how many registrations must be strays: they are more than the set's runners, and more are
-// offline than runners that have yet to come up. GitHub may still count runners that had a job, but hardly as offline.
+// strayRegistrations returns the number of registrations that must be strays: they are more than the set's runners, and
+// more are offline than runners that have yet to come up. GitHub may still count runners that had a job, but hardly as
+// offline.
 func strayRegistrations(statistics *actions.Statistics, known cluster.RunnerCounts) int {
 	registered := statistics.TotalRegisteredRunners
 	offline := registered - statistics.TotalBusyRunners - statistics.TotalIdleRunners

@@ -50,7 +50,7 @@ func boundAddress(line string) string {
 	return address
 }
 
-// ask returns what is served at the address, by another process if it has taken the port since.
+// ask returns the answer from the address, by another process if it has taken the port since.
 func ask(address string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + address)

@@ -59,7 +59,7 @@ func (j *Jobs) Update(message *actions.Message, now time.Time) {
 	}
 }
 
-// idOf returns what tells a job from others, which in old services is the number of its request.
+// idOf returns the id that tells a job from others, which in old services is the number of its request.
 func idOf(job *actions.JobMessageBase) string {
 	if job.JobID == "" && job.RunnerRequestID != 0 {
 		return strconv.FormatInt(job.RunnerRequestID, 10)

@@ -1,5 +1,6 @@
-// Package drain has scale sets take no more jobs, or take jobs again, and tells how far they are. It writes one annotation and watches the
-// set: what follows is the manager's. The spec is not touched, so tools that apply it undo nothing.
+// Package drain has scale sets take no more jobs, or take jobs again, and tells how far they are. It writes one
+// annotation and watches the set: what follows is the manager's. The spec is not touched, so tools that apply it undo
+// nothing.
 package drain
 
 import (
@@ -20,7 +21,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// ErrNotYet says that the time was up, or the user left, before the set was where it should be. What was asked for stays.
+// ErrNotYet says that the time was up, or the user left, before the set was where it should be. What was asked for
+// stays.
 var ErrNotYet = errors.New("not there yet")
 
 // Options say which set is drained, or resumed.
@@ -44,8 +46,8 @@ type document struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// Run sets or removes the annotation, and waits. Progress goes to progress, a line for each change, and the answer to answer. It fails with
-// ErrNotYet, or with the reason why nothing could be done.
+// Run sets or removes the annotation, and waits. Progress goes to progress, a line for each change, and the answer to
+// answer. It fails with ErrNotYet, or with the reason why nothing could be done.
 func Run(ctx context.Context, c client.WithWatch, options Options, answer, progress io.Writer) error {
 	set, changed, err := annotate(ctx, c, options)
 	if err != nil {
@@ -81,20 +83,23 @@ func Run(ctx context.Context, c client.WithWatch, options Options, answer, progr
 	return errors.Join(err, tell(answer, set, options.Format))
 }
 
-// requestTimeout is how long the API server may take to answer.
+// The API server may take requestTimeout to answer.
 const requestTimeout = 30 * time.Second
 
 // annotate writes the annotation, or removes it, if that changes something.
-func annotate(ctx context.Context, c client.Client, options Options) (set *v1alpha1.AutoscalingRunnerSet, changed bool, err error) {
+func annotate(ctx context.Context, c client.Client, options Options) (set *v1alpha1.AutoscalingRunnerSet, changed bool,
+	err error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	set = &v1alpha1.AutoscalingRunnerSet{}
 	err = c.Get(ctx, options.Set, set)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, false, fmt.Errorf("there is no AutoscalingRunnerSet %s in namespace %s: kubectl harrier top -A lists those that there are", options.Set.Name, options.Set.Namespace)
+		return nil, false, fmt.Errorf("there is no AutoscalingRunnerSet %s in namespace %s: kubectl harrier top -A "+
+			"lists those that there are", options.Set.Name, options.Set.Namespace)
 	case apierrors.IsForbidden(err):
-		return nil, false, fmt.Errorf("read AutoscalingRunnerSet %s: %w; ask the cluster's administrator for the Role in docs/kubectl-harrier.md", options.Set, err)
+		return nil, false, fmt.Errorf("read AutoscalingRunnerSet %s: %w; ask the cluster's administrator for the "+
+			"Role in docs/kubectl-harrier.md", options.Set, err)
 	case err != nil:
 		return nil, false, fmt.Errorf("read AutoscalingRunnerSet %s: %w", options.Set, err)
 	case set.Drained() == options.Drain:
@@ -123,16 +128,19 @@ func whatStays(options Options, left bool) string {
 		why = "You have left."
 	}
 	if !options.Drain {
-		return fmt.Sprintf("%s The annotation is removed, so %s takes jobs as soon as its listener has a session; kubectl harrier doctor says what is in the way.", why, options.Set)
+		return fmt.Sprintf("%s The annotation is removed, so %s takes jobs as soon as its listener has a session; "+
+			"kubectl harrier doctor says what is in the way.", why, options.Set)
 	}
-	return fmt.Sprintf("%s %s stays as it is: it takes no jobs until kubectl harrier resume -n %s %s.", why, options.Set, options.Set.Namespace, options.Set.Name)
+	return fmt.Sprintf("%s %s stays as it is: it takes no jobs until kubectl harrier resume -n %s %s.", why,
+		options.Set, options.Set.Namespace, options.Set.Name)
 }
 
 func tell(to io.Writer, set *v1alpha1.AutoscalingRunnerSet, format string) error {
 	condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDrained)
 	told := document{Namespace: set.Namespace, Name: set.Name, Annotated: set.Drained()}
 	if condition != nil {
-		told.Drained, told.Message = condition.Status == metav1.ConditionTrue && told.Annotated, output.Clean(condition.Message)
+		told.Drained, told.Message = condition.Status == metav1.ConditionTrue && told.Annotated,
+			output.Clean(condition.Message)
 	}
 	if format == output.JSON {
 		return output.WriteJSON(to, told, true)
@@ -156,19 +164,19 @@ type wait struct {
 	// set is as it was seen last, and said what was told of it.
 	set  *v1alpha1.AutoscalingRunnerSet
 	said string
-	// silent is when a manager should have said something.
+	// silent has a value when a manager should have said something.
 	silent <-chan time.Time
 }
 
 const (
-	// managerGrace is how long a manager may take to say that it has seen the annotation: it takes a second.
+	// A manager may take managerGrace to say that it has seen the annotation: it takes a second.
 	managerGrace = 30 * time.Second
 	// rereadInterval is between two readings where the set can't be watched, or its watch has ended.
 	rereadInterval = 2 * time.Second
 )
 
-// until waits until the set is where it should be, and returns it as it was seen last. It fails when the context ends, if the set is gone, or if
-// somebody else takes the wish back.
+// until waits until the set is where it should be, and returns it as it was seen last. It fails when the context ends,
+// if the set is gone, or if somebody else takes the wish back.
 func (w *wait) until(ctx context.Context) (*v1alpha1.AutoscalingRunnerSet, error) {
 	w.silent = time.After(managerGrace)
 	for {
@@ -186,10 +194,12 @@ func (w *wait) until(ctx context.Context) (*v1alpha1.AutoscalingRunnerSet, error
 	}
 }
 
-// follow reads the set and watches it, as long as the API server lets it. The watch begins first, so that nothing is missed between them.
+// follow reads the set and watches it, as long as the API server lets it. The watch begins first, so that nothing is
+// missed between them.
 func (w *wait) follow(ctx context.Context) (done bool, err error) {
 	var events <-chan watch.Event
-	ofName := &client.ListOptions{Namespace: w.Set.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", w.Set.Name)}
+	ofName := &client.ListOptions{Namespace: w.Set.Namespace,
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", w.Set.Name)}
 	if watched, err := w.client.Watch(ctx, &v1alpha1.AutoscalingRunnerSetList{}, ofName); err == nil {
 		defer watched.Stop()
 		events = watched.ResultChan()
@@ -232,7 +242,8 @@ func (w *wait) deleted() error {
 
 func (w *wait) sayThatNobodyActs() {
 	if meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionDrained) == nil {
-		fmt.Fprintf(w.progress, "No manager has said anything about it for %s: kubectl harrier doctor -n %s %s says whether one runs.\n",
+		fmt.Fprintf(w.progress, "No manager has said anything about it for %s: kubectl harrier doctor -n %s %s says "+
+			"whether one runs.\n",
 			managerGrace, w.Set.Namespace, w.Set.Name)
 	}
 }
@@ -240,16 +251,19 @@ func (w *wait) sayThatNobodyActs() {
 // look reports whether the set is where it should be, and says what has changed.
 func (w *wait) look() (done bool, err error) {
 	if w.set.Drained() != w.Drain {
-		return false, fmt.Errorf("somebody else has changed the annotation %s of %s meanwhile", v1alpha1.AnnotationDrained, w.Set)
+		return false, fmt.Errorf("somebody else has changed the annotation %s of %s meanwhile",
+			v1alpha1.AnnotationDrained, w.Set)
 	}
 	condition := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionDrained)
 	if !w.Drain {
-		return condition == nil || condition.Status != metav1.ConditionTrue && condition.Reason == v1alpha1.ReasonTakesJobs, nil
+		return condition == nil || condition.Status != metav1.ConditionTrue &&
+			condition.Reason == v1alpha1.ReasonTakesJobs, nil
 	}
 	if condition == nil {
 		return false, nil
 	}
-	left := fmt.Sprintf("assigned jobs %d, running %d; runners pending %d, idle %d", w.set.Status.AssignedJobs, w.set.Status.BusyRunners,
+	left := fmt.Sprintf("assigned jobs %d, running %d; runners pending %d, idle %d", w.set.Status.AssignedJobs,
+		w.set.Status.BusyRunners,
 		w.set.Status.PendingEphemeralRunners, w.set.Status.IdleRunners)
 	if condition.Status != metav1.ConditionTrue && left != w.said {
 		w.said = left

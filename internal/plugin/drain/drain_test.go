@@ -28,19 +28,22 @@ const annotation = "actions.github.com/drained"
 
 var (
 	linux     = client.ObjectKey{Namespace: "runners", Name: "linux"}
-	forbidden = apierrors.NewForbidden(schema.GroupResource{Group: "actions.github.com", Resource: "autoscalingrunnersets"}, "linux", nil)
+	forbidden = apierrors.NewForbidden(schema.GroupResource{Group: "actions.github.com",
+		Resource: "autoscalingrunnersets"}, "linux", nil)
 )
 
 // server has the set, with or without the annotation, and another one.
 func server(t *testing.T, drained bool, functions interceptor.Funcs) client.WithWatch {
 	t.Helper()
-	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux", Annotations: map[string]string{"mine": "stays"}}}
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux",
+		Annotations: map[string]string{"mine": "stays"}}}
 	if drained {
 		set.Annotations[annotation] = "true"
 	}
 	set.Spec.MaxRunners = new(5)
 	other := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "other"}}
-	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(set, other).WithStatusSubresource(set).WithInterceptorFuncs(functions).Build()
+	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(set, other).WithStatusSubresource(set).
+		WithInterceptorFuncs(functions).Build()
 }
 
 func read(t *testing.T, c client.Client) *v1alpha1.AutoscalingRunnerSet {
@@ -57,7 +60,8 @@ func say(t *testing.T, c client.Client, status metav1.ConditionStatus, reason st
 	t.Helper()
 	set := read(t, c)
 	set.Status.AssignedJobs, set.Status.BusyRunners = jobs, jobs
-	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{Type: "Drained", Status: status, Reason: reason, Message: "as it is"})
+	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{Type: "Drained", Status: status, Reason: reason,
+		Message: "as it is"})
 	if err := c.Status().Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +103,13 @@ func (r *running) outcome(t *testing.T) error {
 	}
 }
 
-// A set is annotated, and nothing else of it is changed; the command ends when the condition says so, and tells what is left until then.
-// It does the same for somebody who may not watch.
+// A set is annotated, and nothing else of it is changed; the command ends when the condition says so, and tells what is
+// left until then. It does the same for somebody who may not watch.
 func TestDrainWaits(t *testing.T) {
 	for name, functions := range map[string]interceptor.Funcs{
 		"watched": {},
-		"read": {Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+		"read": {Watch: func(context.Context, client.WithWatch, client.ObjectList,
+			...client.ListOption) (watch.Interface, error) {
 			return nil, forbidden
 		}},
 	} {
@@ -114,18 +119,21 @@ func TestDrainWaits(t *testing.T) {
 				before := read(t, c)
 				r := start(t, c, Options{Drain: true, Format: output.Text})
 				set := read(t, c)
-				if set.Annotations[annotation] != "true" || set.Annotations["mine"] != "stays" || *set.Spec.MaxRunners != *before.Spec.MaxRunners {
+				if set.Annotations[annotation] != "true" || set.Annotations["mine"] != "stays" ||
+					*set.Spec.MaxRunners != *before.Spec.MaxRunners {
 					t.Errorf("the set is now %+v", set)
 				}
 				for _, jobs := range []int{3, 1} {
 					say(t, c, metav1.ConditionFalse, "DrainingRunners", jobs)
 					pass(5 * time.Second)
 				}
-				if said := r.progress.String(); !strings.Contains(said, "assigned jobs 3, running 3") || !strings.Contains(said, "assigned jobs 1, running 1") || strings.Count(said, "\n") != 3 {
+				if said := r.progress.String(); !strings.Contains(said, "assigned jobs 3, running 3") ||
+					!strings.Contains(said, "assigned jobs 1, running 1") || strings.Count(said, "\n") != 3 {
 					t.Errorf("said %q", said)
 				}
 				say(t, c, metav1.ConditionTrue, "Drained", 0)
-				if err := r.outcome(t); err != nil || r.answer.String() != "runners/linux is drained: no jobs and no runners are left.\n" {
+				if err := r.outcome(t); err != nil ||
+					r.answer.String() != "runners/linux is drained: no jobs and no runners are left.\n" {
 					t.Errorf("%v, answers %q", err, r.answer.String())
 				}
 			})
@@ -143,15 +151,18 @@ func TestDrainThatIsLeft(t *testing.T) {
 			t.Errorf("where no manager runs: %q", said)
 		}
 		r.leave()
-		if err := r.outcome(t); !errors.Is(err, ErrNotYet) || !strings.Contains(r.progress.String(), "kubectl harrier resume -n runners linux") {
+		if err := r.outcome(t); !errors.Is(err, ErrNotYet) ||
+			!strings.Contains(r.progress.String(), "kubectl harrier resume -n runners linux") {
 			t.Errorf("%v, said %q", err, r.progress.String())
 		}
 		told := document{}
-		if err := json.Unmarshal(r.answer.Bytes(), &told); err != nil || told != (document{Namespace: "runners", Name: "linux", Annotated: true}) {
+		if err := json.Unmarshal(r.answer.Bytes(), &told); err != nil ||
+			told != (document{Namespace: "runners", Name: "linux", Annotated: true}) {
 			t.Errorf("%v, answers %s", err, r.answer.String())
 		}
 		r = start(t, c, Options{Drain: true, Timeout: 2 * time.Second})
-		if err := r.outcome(t); !errors.Is(err, ErrNotYet) || !strings.Contains(r.progress.String(), "2s have passed") || read(t, c).Annotations[annotation] != "true" {
+		if err := r.outcome(t); !errors.Is(err, ErrNotYet) ||
+			!strings.Contains(r.progress.String(), "2s have passed") || read(t, c).Annotations[annotation] != "true" {
 			t.Errorf("%v, said %q", err, r.progress.String())
 		}
 	})
@@ -200,7 +211,8 @@ func TestOthersActMeanwhile(t *testing.T) {
 				c := server(t, false, interceptor.Funcs{})
 				r := start(t, c, Options{Drain: true})
 				test.act(t, c)
-				if err := r.outcome(t); err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, ErrNotYet) {
+				if err := r.outcome(t); err == nil || !strings.Contains(err.Error(), test.want) ||
+					errors.Is(err, ErrNotYet) {
 					t.Errorf("%v, want %q", err, test.want)
 				}
 			})
@@ -208,10 +220,12 @@ func TestOthersActMeanwhile(t *testing.T) {
 	}
 }
 
-// Without --wait nothing is waited for; a set that is drained already is not written, and what can't be done names who can.
+// Without --wait nothing is waited for; a set that is drained already is not written, and what can't be done names who
+// can.
 func TestWithoutWaiting(t *testing.T) {
 	writes, refused := 0, error(nil)
-	c := server(t, false, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	c := server(t, false, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object,
+		patch client.Patch, options ...client.PatchOption) error {
 		if refused != nil {
 			return refused
 		}
@@ -220,7 +234,8 @@ func TestWithoutWaiting(t *testing.T) {
 	}})
 	for range 2 {
 		var answer, progress bytes.Buffer
-		if err := Run(t.Context(), c, Options{Set: linux, Drain: true, Format: output.Text}, &answer, &progress); err != nil {
+		if err := Run(t.Context(), c, Options{Set: linux, Drain: true, Format: output.Text}, &answer,
+			&progress); err != nil {
 			t.Error(err)
 		}
 	}
@@ -232,7 +247,8 @@ func TestWithoutWaiting(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "patch autoscalingrunnersets") {
 		t.Errorf("without the right: %v", err)
 	}
-	err = Run(t.Context(), c, Options{Set: client.ObjectKey{Namespace: "runners", Name: "lunix"}, Drain: true}, &bytes.Buffer{}, &bytes.Buffer{})
+	err = Run(t.Context(), c, Options{Set: client.ObjectKey{Namespace: "runners", Name: "lunix"}, Drain: true},
+		&bytes.Buffer{}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "there is no AutoscalingRunnerSet lunix in namespace runners") {
 		t.Errorf("of a set that is not there: %v", err)
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // labels are those that the chart gives the ledger's Service.
-var labels = client.MatchingLabels{v1alpha1.LabelPartOf: v1alpha1.PartOfHarrier, v1alpha1.LabelComponent: v1alpha1.ComponentHistory}
+var labels = client.MatchingLabels{v1alpha1.LabelPartOf: v1alpha1.PartOfHarrier,
+	v1alpha1.LabelComponent: v1alpha1.ComponentHistory}
 
 // port is the name of the port of the Service. The proxy wants it where there is a name, and RBAC sees it.
 const port = "http"
@@ -53,14 +54,15 @@ func Find(ctx context.Context, reader client.Reader, config *rest.Config, namesp
 	case err != nil:
 		return nil, fmt.Errorf("find the ledger %s: %w", where, err)
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no ledger %s: the cluster's administrator gets one with history.enabled=true of the "+
-			"controller's chart; one that is elsewhere is named by --history-url", where)
+		return nil, fmt.Errorf("there is no ledger %s: the cluster's administrator gets one with "+
+			"history.enabled=true of the controller's chart; one that is elsewhere is named by --history-url", where)
 	case len(found) > 1:
 		var names []string
 		for i := range found {
 			names = append(names, found[i].Namespace+"/"+found[i].Name)
 		}
-		return nil, fmt.Errorf("several Services look like the ledger's: %s; choose by --history-namespace or --history-url",
+		return nil, fmt.Errorf("several Services look like the ledger's: %s; choose by --history-namespace or "+
+			"--history-url",
 			finding.Listed(names, 5))
 	}
 	return through(config, found[0].Namespace, found[0].Name)

@@ -26,7 +26,7 @@ const (
 	// largestAnswer is more than a table has: at most 1,000 rows, of some kilobytes each if all names are as long as
 	// they may be.
 	largestAnswer = 16 << 20
-	// largestRefusal is how much of an answer is read that is no table.
+	// An answer that is no table is read up to largestRefusal.
 	largestRefusal = 64 << 10
 )
 
@@ -57,7 +57,7 @@ func (l *Ledger) Usage(ctx context.Context, filter url.Values) (usage []Usage, e
 	return usage, err
 }
 
-// Waits returns how long jobs waited for each phase and in all, those first whose whole wait is longest.
+// Waits returns the waits of jobs for each phase and in all, those first whose whole wait is longest.
 func (l *Ledger) Waits(ctx context.Context, filter url.Values) (waits []Wait, err error) {
 	err = l.ask(ctx, "waits", filter, &waits)
 	return waits, err
@@ -101,8 +101,8 @@ func (l *Ledger) ask(ctx context.Context, table string, filter url.Values, into 
 	body := &io.LimitedReader{R: answer.Body, N: largestAnswer + 1}
 	switch err := json.NewDecoder(body).Decode(into); {
 	case body.N == 0:
-		return fmt.Errorf("the ledger at %s answers with more than %d MiB; ask for less time, or choose a repository or "+
-			"scale set", l.Where, largestAnswer>>20)
+		return fmt.Errorf("the ledger at %s answers with more than %d MiB; ask for less time, or choose a "+
+			"repository or scale set", l.Where, largestAnswer>>20)
 	case err != nil:
 		return fmt.Errorf("read the answer of the ledger at %s: %w", l.Where, err)
 	}
@@ -119,13 +119,14 @@ func (l *Ledger) reach() string {
 
 // portForward is the way that needs no proxy.
 func portForward(service string) string {
-	return fmt.Sprintf("another way is kubectl port-forward %s 8090:80 with --history-url http://localhost:8090", service)
+	return fmt.Sprintf("another way is kubectl port-forward %s 8090:80 with --history-url http://localhost:8090",
+		service)
 }
 
 // askForRole is the next step of whoever may not ask.
 const askForRole = "ask the cluster's administrator for the Role harrier-history in docs/kubectl-harrier.md"
 
-// refusal returns what an answer means that has no table: the ledger's own words, or those of what stands before it.
+// refusal returns the meaning of an answer without a table: the ledger's own words, or those of what stands before it.
 func (l *Ledger) refusal(answer *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, largestRefusal))
 	if err != nil {
@@ -144,11 +145,11 @@ func (l *Ledger) refusal(answer *http.Response) error {
 		return fmt.Errorf("there is no %s at %s: a ledger that is older than this plugin may lack it; %s",
 			answer.Request.URL.Path, l.Where, l.reach())
 	case code == http.StatusUnauthorized:
-		return fmt.Errorf("something before the ledger at %s asks who comes; put a name and a password into the address, "+
-			"or use kubectl port-forward", l.Where)
+		return fmt.Errorf("something before the ledger at %s asks who comes; put a name and a password into the "+
+			"address, or use kubectl port-forward", l.Where)
 	case code >= 300 && code < 400:
-		return fmt.Errorf("something before the ledger at %s sends on to %s, which may be a login; name the address itself, "+
-			"or use kubectl port-forward", l.Where, answer.Header.Get("Location"))
+		return fmt.Errorf("something before the ledger at %s sends on to %s, which may be a login; name the address "+
+			"itself, or use kubectl port-forward", l.Where, answer.Header.Get("Location"))
 	}
 	return fmt.Errorf("the ledger at %s answers with %s; %s", l.Where, answer.Status, l.reach())
 }
@@ -160,8 +161,9 @@ func (l *Ledger) proxyRefusal(err error) error {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return fmt.Errorf("ask %s through the API server: %w; %s; %s", l.Where, err, askForRole, portForward(l.proxied))
 	case apierrors.IsServiceUnavailable(err), errors.As(err, &refused) && refused.Status().Code >= 500:
-		return fmt.Errorf("the API server does not reach %s: %w; the cluster's administrator finds out whether its pod is "+
-			"ready, and whether a NetworkPolicy keeps the API server out (networkPolicy.metricsFrom of the controller's chart); %s",
+		return fmt.Errorf("the API server does not reach %s: %w; the cluster's administrator finds out whether "+
+			"its pod is ready, and whether a NetworkPolicy keeps the API server out (networkPolicy.metricsFrom of the "+
+			"controller's chart); %s",
 			l.Where, err, portForward(l.proxied))
 	}
 	return fmt.Errorf("ask %s through the API server: %w", l.Where, err)

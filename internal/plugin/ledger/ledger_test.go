@@ -43,22 +43,30 @@ func served(t *testing.T) *httptest.Server {
 	}
 	t.Cleanup(func() { l.Close() })
 	job := history.Job{
-		RunnerUID: "uid", Cluster: "c", Namespace: "n", Set: "s", Runner: "r", At: noon, Repository: "acme/app", Workflow: "acme/app/.github/workflows/ci.yml",
-		Ref: "refs/heads/main", Name: "build", RunID: new(int64(7)), JobID: "job", Attempt: new(int64(2)), Event: "push",
-		Queued: noon, Assigned: noon.Add(time.Second), Created: noon.Add(2 * time.Second), Registered: noon.Add(3 * time.Second), Placed: noon.Add(4 * time.Second),
-		ImagePulled: noon.Add(5 * time.Second), ContainerUp: noon.Add(6 * time.Second), Started: noon.Add(7 * time.Second), Finished: noon.Add(6 * time.Minute),
-		Result: "failed", LostCause: "Evicted", Rerun: "Done", Node: "node-7", NodeType: "large", CPURequestMillis: new(int64(4000)), MemoryRequestBytes: new(int64(8 << 30)),
-		MemoryLimitBytes: new(int64(8 << 30)), PeakMemoryBytes: new(int64(3 << 30)), CPUMicroseconds: new(int64(353_000_000)), CPUPeriods: new(int64(1000)),
+		RunnerUID: "uid", Cluster: "c", Namespace: "n", Set: "s", Runner: "r", At: noon, Repository: "acme/app",
+		Workflow: "acme/app/.github/workflows/ci.yml",
+		Ref:      "refs/heads/main", Name: "build", RunID: new(int64(7)), JobID: "job", Attempt: new(int64(2)),
+		Event:  "push",
+		Queued: noon, Assigned: noon.Add(time.Second), Created: noon.Add(2 * time.Second),
+		Registered: noon.Add(3 * time.Second), Placed: noon.Add(4 * time.Second),
+		ImagePulled: noon.Add(5 * time.Second), ContainerUp: noon.Add(6 * time.Second),
+		Started: noon.Add(7 * time.Second), Finished: noon.Add(6 * time.Minute),
+		Result: "failed", LostCause: "Evicted", Rerun: "Done", Node: "node-7", NodeType: "large",
+		CPURequestMillis: new(int64(4000)), MemoryRequestBytes: new(int64(8 << 30)),
+		MemoryLimitBytes: new(int64(8 << 30)), PeakMemoryBytes: new(int64(3 << 30)),
+		CPUMicroseconds: new(int64(353_000_000)), CPUPeriods: new(int64(1000)),
 		ThrottledPeriods: new(int64(100)), OOMKills: new(int64(1)),
 	}
 	err = errors.Join(l.Put(t.Context(), []history.Job{job}), l.AddUp(t.Context(), noon.Add(time.Hour)),
-		l.PutGap(t.Context(), history.Gap{Cluster: "c", From: noon, To: noon.Add(time.Minute), Reason: history.GapStopped}))
+		l.PutGap(t.Context(), history.Gap{Cluster: "c", From: noon, To: noon.Add(time.Minute),
+			Reason: history.GapStopped}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(server.Handler(server.Options{
-		Ledger: l, Prices: history.Prices{CPUHour: 10}, Clock: clocktesting.NewFakePassiveClock(noon.Add(30 * time.Minute)),
-		Log: logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
+		Ledger: l, Prices: history.Prices{CPUHour: 10},
+		Clock: clocktesting.NewFakePassiveClock(noon.Add(30 * time.Minute)),
+		Log:   logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -151,14 +159,16 @@ func service(namespace, name string) *corev1.Service {
 
 // cluster is an API server with Services that may be listed in one namespace, or in all if that is empty.
 func cluster(allowed string, services ...client.Object) client.Reader {
-	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(services...).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if asked := (&client.ListOptions{}).ApplyOptions(options); allowed != "" && asked.Namespace != allowed {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)
-			}
-			return c.List(ctx, list, options...)
-		},
-	}).Build()
+	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(services...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+				options ...client.ListOption) error {
+				if asked := (&client.ListOptions{}).ApplyOptions(options); allowed != "" && asked.Namespace != allowed {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)
+				}
+				return c.List(ctx, list, options...)
+			},
+		}).Build()
 }
 
 func TestTheServiceIsFoundByItsLabels(t *testing.T) {
@@ -188,10 +198,12 @@ func TestTheServiceIsFoundByItsLabels(t *testing.T) {
 	}
 }
 
-// What is in the way is told with whose step is next, whether it is the API server's proxy or something else before the ledger.
+// What is in the way is told with whose step is next, whether it is the API server's proxy or something else before the
+// ledger.
 func TestAnswersThatAreNoTable(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, message string) string {
-		text, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: message})
+		text, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: "Failure", Code: code, Reason: reason, Message: message})
 		return string(text)
 	}
 	for name, test := range map[string]struct {
@@ -212,7 +224,9 @@ func TestAnswersThatAreNoTable(t *testing.T) {
 		"too much":               {200, "application/json", `[{"repository":"` + strings.Repeat("a", 17<<20) + `"}]`, "more than 16 MiB", "more than 16 MiB"},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "" && !strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/system/services/harrier-history:http/proxy/api/v1/usage") {
+			if r.Header.Get("Authorization") != "" &&
+				!strings.HasPrefix(r.URL.Path,
+					"/api/v1/namespaces/system/services/harrier-history:http/proxy/api/v1/usage") {
 				t.Errorf("a token of the cluster goes to %s", r.URL.Path)
 			}
 			w.Header().Set("Content-Type", test.kind)
@@ -220,7 +234,8 @@ func TestAnswersThatAreNoTable(t *testing.T) {
 			w.WriteHeader(test.code)
 			_, _ = w.Write([]byte(test.body))
 		}))
-		proxied, err := ledger.Find(t.Context(), cluster("", service("system", "harrier-history")), &rest.Config{Host: s.URL, BearerToken: "secret"}, "")
+		proxied, err := ledger.Find(t.Context(), cluster("", service("system", "harrier-history")),
+			&rest.Config{Host: s.URL, BearerToken: "secret"}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +262,8 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	if _, err := silent.Gaps(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "check --history-url") {
+	if _, err := silent.Gaps(ctx, nil); !errors.Is(err, context.DeadlineExceeded) ||
+		strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "check --history-url") {
 		t.Errorf("%v", err)
 	}
 	s.CloseClientConnections()

@@ -12,7 +12,7 @@ import (
 // The rows are those of the API, as far as the plugin needs them. It does not take the types of internal/history, whose
 // package brings both databases along; a test compares the two.
 
-// Job is what the ledger knows of a job and the runner that had it. What nobody knows is empty, zero or nil.
+// Job has what the ledger knows of a job and the runner that had it. What nobody knows is empty, zero or nil.
 type Job struct {
 	RunnerUID  string `json:"runnerUID"`
 	Namespace  string `json:"namespace"`
@@ -50,7 +50,7 @@ type Job struct {
 	OOMKills           *int64 `json:"oomKills"`
 }
 
-// Reached returns when the job reached each phase.
+// Reached returns the times at which the job reached each phase.
 func (j *Job) Reached() *v1alpha1.RunnerPhases {
 	known := func(at time.Time) *metav1.Time {
 		if at.IsZero() {
@@ -59,13 +59,14 @@ func (j *Job) Reached() *v1alpha1.RunnerPhases {
 		return &metav1.Time{Time: at}
 	}
 	return &v1alpha1.RunnerPhases{
-		Queued: known(j.Queued), Assigned: known(j.Assigned), Created: known(j.Created), Registered: known(j.Registered),
-		Placed: known(j.Placed), ImagePulled: known(j.ImagePulled), ContainerUp: known(j.ContainerUp),
+		Queued: known(j.Queued), Assigned: known(j.Assigned), Created: known(j.Created),
+		Registered: known(j.Registered),
+		Placed:     known(j.Placed), ImagePulled: known(j.ImagePulled), ContainerUp: known(j.ContainerUp),
 		Started: known(j.Started),
 	}
 }
 
-// Group is what jobs have in common that are added up.
+// Group has what jobs that are added up have in common.
 type Group struct {
 	Cluster    string    `json:"cluster,omitempty"`
 	Namespace  string    `json:"namespace,omitempty"`
@@ -76,7 +77,7 @@ type Group struct {
 	Day        time.Time `json:"day,omitzero"`
 }
 
-// Usage is what jobs that have finished come to.
+// Usage is the sum of jobs that have finished.
 type Usage struct {
 	Group
 
@@ -92,14 +93,14 @@ type Usage struct {
 	// CPUHoursUsed is that of JobsWithKnownUsage.
 	CPUHoursUsed       float64 `json:"cpuHoursUsed"`
 	JobsWithKnownUsage int64   `json:"jobsWithKnownUsage"`
-	// Waits is how many seconds JobsWithKnownWait waited for each phase, on average.
+	// Waits has the seconds that JobsWithKnownWait waited for each phase, on average.
 	Waits             map[string]float64 `json:"waits,omitempty"`
 	JobsWithKnownWait int64              `json:"jobsWithKnownWait"`
 	// Cost is 0 without prices.
 	Cost float64 `json:"cost"`
 }
 
-// Wait is how long jobs that have finished waited for a phase, from the phase before.
+// Wait says how long jobs that have finished waited for a phase, from the phase before.
 type Wait struct {
 	Group
 
@@ -114,7 +115,7 @@ type Wait struct {
 // WholeWait stands in the place of a phase.
 const WholeWait = "all"
 
-// Size is what a job of a workflow uses of what it requests.
+// Size says what a job of a workflow uses of what it requests.
 type Size struct {
 	Cluster    string `json:"cluster"`
 	Namespace  string `json:"namespace"`
@@ -123,7 +124,7 @@ type Size struct {
 	Workflow   string `json:"workflow"`
 	Name       string `json:"name"`
 
-	// Jobs is how many have finished, and Measured of how many the use is known.
+	// Jobs is the number of those that have finished, and Measured of those whose use is known.
 	Jobs     int64   `json:"jobs"`
 	Measured int64   `json:"measured"`
 	RunHours float64 `json:"runHours"`
@@ -134,7 +135,7 @@ type Size struct {
 	PeakMemoryBytesP95  *int64 `json:"peakMemoryBytesP95,omitempty"`
 	CPUAverageMillisP95 *int64 `json:"cpuAverageMillisP95,omitempty"`
 	ThrottledPercentP95 *int64 `json:"throttledPercentP95,omitempty"`
-	// Saving is what fitting requests would have cost less, negative if more is used than requested.
+	// With fitting requests the cost would have been lower by Saving, negative if more is used than requested.
 	Saving float64 `json:"saving"`
 }
 

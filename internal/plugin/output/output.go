@@ -1,5 +1,6 @@
-// Package output is what may reach a terminal: workflows name jobs, and whoever may write objects writes their messages, so a text is
-// cleaned before it is shown, on one line, and JSON has escapes in the place of everything that a terminal might take for a command.
+// Package output makes texts fit to reach a terminal: workflows name jobs, and whoever may write objects writes their
+// messages, so a text is cleaned before it is shown, on one line, and JSON has escapes in the place of everything that
+// a terminal might take for a command.
 package output
 
 import (
@@ -28,7 +29,8 @@ const (
 func CheckFormat(format string, more ...string) error {
 	known := append([]string{Text, JSON}, more...)
 	if !slices.Contains(known, format) {
-		return fmt.Errorf("-o %q is unknown; use %s or %s", format, strings.Join(known[:len(known)-1], ", "), known[len(known)-1])
+		return fmt.Errorf("-o %q is unknown; use %s or %s", format, strings.Join(known[:len(known)-1], ", "),
+			known[len(known)-1])
 	}
 	return nil
 }
@@ -41,8 +43,8 @@ func Clean(text string) string {
 	return Cut(strings.TrimSpace(finding.OneLine(strings.ToValidUTF8(text, "�"))), longestText)
 }
 
-// Cell returns a text of others for a table that a spreadsheet may open, with an apostrophe before it if that would take it for a formula,
-// which could run a program of whoever opens it.
+// Cell returns a text of others for a table that a spreadsheet may open, with an apostrophe before it if that would
+// take it for a formula, which could run a program of whoever opens it.
 func Cell(text string) string {
 	text = Clean(text)
 	if first, _ := utf8.DecodeRuneInString(text); text != "" && strings.ContainsRune("=+-@＝＋－＠", first) {
@@ -77,7 +79,8 @@ func WriteJSON(to io.Writer, document any, indented bool) error {
 	return err
 }
 
-// escaped has JSON's escapes for what can't be printed. In JSON such characters are only parts of strings, except for the ends of lines.
+// escaped has JSON's escapes for what can't be printed. In JSON such characters are only parts of strings, except for
+// the ends of lines.
 func escaped(text string) string {
 	var safe strings.Builder
 	for _, r := range text {
@@ -94,7 +97,7 @@ func escaped(text string) string {
 	return safe.String()
 }
 
-// Duration returns how long something took, as people say it: 42s, 3m10s, 2h05m, 4d2h.
+// Duration returns a duration as people say it: 42s, 3m10s, 2h05m, 4d2h.
 func Duration(took time.Duration) string {
 	switch seconds := int(took.Round(time.Second) / time.Second); {
 	case seconds < 60:

@@ -36,7 +36,8 @@ func TestJSONMeansTheSameAndIsOnlyPrinted(t *testing.T) {
 		}
 	}
 	var read map[string]string
-	if err := json.Unmarshal(text.Bytes(), &read); err != nil || read["harmless"] != document["harmless"] || read["name"] != document["name"] {
+	if err := json.Unmarshal(text.Bytes(), &read); err != nil || read["harmless"] != document["harmless"] ||
+		read["name"] != document["name"] {
 		t.Errorf("%s is read as %q, want %q: %v", text.String(), read, document, err)
 	}
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/report"
 )
 
-// answers are what a ledger says to each table; its address is told to asked.
-func asking(t *testing.T, answers map[string]string, options report.Options) (said, notes string, asked []string, err error) {
+// asking runs the report on a ledger with these answers, one for each table. asked has the addresses that were asked
+// for.
+func asking(t *testing.T, answers map[string]string, options report.Options) (said, notes string, asked []string,
+	err error) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.String())
@@ -50,7 +52,8 @@ const usage = `[
  "cpuHoursUsed":0,"jobsWithKnownUsage":0,"jobsWithKnownWait":0,"cost":0.039}]`
 
 func TestUsageForPeople(t *testing.T) {
-	said, _, asked, err := asking(t, map[string]string{"usage": usage}, report.Options{By: "workflow", Since: "30d", Format: output.Text})
+	said, _, asked, err := asking(t, map[string]string{"usage": usage},
+		report.Options{By: "workflow", Since: "30d", Format: output.Text})
 	const want = `Jobs that have finished since 30d ago, from the ledger at LEDGER:
 
 REPOSITORY  WORKFLOW                              JOBS  FAILED  LOST  HOURS  CPU HOURS  GIB HOURS     WAIT  LONGEST  COST
@@ -71,12 +74,15 @@ Of 50 of 150 jobs it is not known what they waited for.
 // Each group has the columns of what it adds up by, and without prices there is no column of costs.
 func TestGroups(t *testing.T) {
 	rows := `[{"cluster":"c","namespace":"n","set":"linux","repository":"acme/app","workflow":"w","name":"build","day":"2026-03-04T00:00:00Z","jobs":1,"runHours":1}]`
-	for by, head := range map[string]string{"repository": "REPOSITORY  JOBS", "workflow": "REPOSITORY  WORKFLOW  JOBS", "job": "REPOSITORY  WORKFLOW  JOB    JOBS", "set": "NAMESPACE  SCALE SET  JOBS", "day": "DAY         JOBS"} {
+	for by, head := range map[string]string{"repository": "REPOSITORY  JOBS", "workflow": "REPOSITORY  WORKFLOW  JOBS",
+		"job": "REPOSITORY  WORKFLOW  JOB    JOBS", "set": "NAMESPACE  SCALE SET  JOBS", "day": "DAY         JOBS"} {
 		said, _, _, err := asking(t, map[string]string{"usage": rows}, report.Options{By: by, Format: output.Text})
-		if err != nil || !strings.Contains(said, "\n"+head) || strings.Contains(said, "COST") || !strings.Contains(said, "no prices are set: history.prices") {
+		if err != nil || !strings.Contains(said, "\n"+head) || strings.Contains(said, "COST") ||
+			!strings.Contains(said, "no prices are set: history.prices") {
 			t.Errorf("by %s, %v:\n%s", by, err, said)
 		}
-		if table, _, _, _ := asking(t, map[string]string{"usage": rows}, report.Options{By: by, Format: output.CSV}); !strings.Contains(table, ",cost\n") {
+		if table, _, _, _ := asking(t, map[string]string{"usage": rows},
+			report.Options{By: by, Format: output.CSV}); !strings.Contains(table, ",cost\n") {
 			t.Errorf("by %s:\n%s", by, table)
 		}
 	}
@@ -91,7 +97,8 @@ const waits = `[
 {"namespace":"n","set":"linux","phase":"all","jobs":40,"secondsP50":70,"secondsP95":310}]`
 
 func TestWaitsForPeople(t *testing.T) {
-	said, _, asked, err := asking(t, map[string]string{"waits": waits}, report.Options{Waits: true, Since: "24h", Format: output.Text})
+	said, _, asked, err := asking(t, map[string]string{"waits": waits},
+		report.Options{Waits: true, Since: "24h", Format: output.Text})
 	const want = `How long jobs waited that have finished since 24h ago, from the ledger at LEDGER:
 
 PHASE     JOBS    P50    P95  WHOSE TIME IT IS
@@ -102,11 +109,15 @@ all         40  1m10s  5m10s  in all
 	if diff := cmp.Diff(want, said); diff != "" || err != nil || asked[0] != "/api/v1/waits?from=24h" {
 		t.Errorf("%v, asked %q (-want +got):\n%s", err, asked, diff)
 	}
-	table, _, asked, err := asking(t, map[string]string{"waits": waits}, report.Options{Waits: true, By: "set", Format: output.CSV})
-	if err != nil || !strings.HasPrefix(table, "cluster,namespace,set,phase,jobs,secondsP50,secondsP95\n,n,linux,assigned,40,2,5\n") || asked[0] != "/api/v1/waits?by=set" {
+	table, _, asked, err := asking(t, map[string]string{"waits": waits},
+		report.Options{Waits: true, By: "set", Format: output.CSV})
+	if err != nil || !strings.HasPrefix(table,
+		"cluster,namespace,set,phase,jobs,secondsP50,secondsP95\n,n,linux,assigned,40,2,5\n") ||
+		asked[0] != "/api/v1/waits?by=set" {
 		t.Errorf("%v, asked %q:\n%s", err, asked, table)
 	}
-	document, _, _, err := asking(t, map[string]string{"waits": waits}, report.Options{Waits: true, By: "set", Format: output.JSON})
+	document, _, _, err := asking(t, map[string]string{"waits": waits},
+		report.Options{Waits: true, By: "set", Format: output.JSON})
 	if err != nil || !strings.Contains(document, `"secondsP95": 310`) || !strings.Contains(document, `"set": "linux"`) {
 		t.Errorf("%v:\n%s", err, document)
 	}
@@ -121,7 +132,9 @@ const sizes = `[
  "cpuRequestMillis":1000,"memoryRequestBytes":1073741824,"saving":0}]`
 
 func TestRightSizingForPeople(t *testing.T) {
-	said, _, asked, err := asking(t, map[string]string{"sizes": sizes}, report.Options{By: "repository", RightSizing: true, Since: "2026-03-04T12:00:00Z", Set: "linux", Format: output.Text})
+	said, _, asked, err := asking(t, map[string]string{"sizes": sizes},
+		report.Options{By: "repository", RightSizing: true, Since: "2026-03-04T12:00:00Z", Set: "linux",
+			Format: output.Text})
 	const want = `What jobs that have finished use of what they request since 2026-03-04T12:00:00Z, from the ledger at LEDGER:
 
 REPOSITORY  WORKFLOW  JOB    SCALE SET  RUNS  KNOWN   CPU      P95  MEMORY      P95  THROTTLED   SAVING
@@ -139,9 +152,11 @@ P95: of 100 runs 95 use no more, on average of CPU and at the peak of memory. A 
 	if asked[0] != "/api/v1/sizes?from=2026-03-04T12%3A00%3A00Z&set=linux" {
 		t.Errorf("asked %v", asked)
 	}
-	table, notes, _, err := asking(t, map[string]string{"sizes": sizes}, report.Options{RightSizing: true, Format: output.CSV})
+	table, notes, _, err := asking(t, map[string]string{"sizes": sizes},
+		report.Options{RightSizing: true, Format: output.CSV})
 	lines, failed := csv.NewReader(strings.NewReader(table)).ReadAll()
-	if err != nil || failed != nil || len(lines) != 4 || strings.Join(lines[3], ",") != "c,acme/app,acme/app/.github/workflows/ci.yml,arm,n,arm,3,0,1,1000,,1073741824,,," || !strings.Contains(notes, "feedback.jobLog") {
+	if err != nil || failed != nil || len(lines) != 4 ||
+		strings.Join(lines[3], ",") != "c,acme/app,acme/app/.github/workflows/ci.yml,arm,n,arm,3,0,1,1000,,1073741824,,," || !strings.Contains(notes, "feedback.jobLog") {
 		t.Errorf("%v, %v: %s\n%s", err, failed, table, notes)
 	}
 }
@@ -159,7 +174,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"gaps":    {map[string]string{"gaps": gaps}, "No ledger looked for 2h05m in all (2 gaps: Overflow, Stopped)."},
 		"no gaps": {map[string]string{"gaps": `{"error":"the database is away"}`}, "Whether a ledger looked all the time is not known: the ledger at LEDGER answers: the database is away"},
 	} {
-		said, _, _, err := asking(t, test.answers, report.Options{By: "repository", Namespace: "n", Format: output.Text})
+		said, _, _, err := asking(t, test.answers,
+			report.Options{By: "repository", Namespace: "n", Format: output.Text})
 		if err != nil || !strings.Contains(said, test.want) {
 			t.Errorf("%s: %v:\n%.2000s", name, err, said)
 		}
@@ -168,11 +184,13 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 			Rows  []ledger.Usage
 			Notes []string
 		}{}
-		if failed := json.Unmarshal([]byte(said), &document); err != nil || failed != nil || document.Rows == nil || len(document.Notes) == 0 {
+		if failed := json.Unmarshal([]byte(said), &document); err != nil || failed != nil || document.Rows == nil ||
+			len(document.Notes) == 0 {
 			t.Errorf("%s: %v, %v: %.500s", name, err, failed, said)
 		}
 	}
-	if _, _, _, err := asking(t, map[string]string{"usage": `{"error":"from is \"x\": it must be a time"}`}, report.Options{By: "repository"}); err == nil || !strings.Contains(err.Error(), "must be a time") {
+	if _, _, _, err := asking(t, map[string]string{"usage": `{"error":"from is \"x\": it must be a time"}`},
+		report.Options{By: "repository"}); err == nil || !strings.Contains(err.Error(), "must be a time") {
 		t.Errorf("a wrong time: %v", err)
 	}
 }
@@ -186,15 +204,20 @@ func TestHostileNames(t *testing.T) {
 		for _, field := range []string{"repository", "workflow", "name", "namespace", "set"} {
 			row += `,"` + field + `":` + string(text)
 		}
-		for _, options := range []report.Options{{By: "job"}, {By: "set"}, {RightSizing: true}, {Waits: true, By: "job"}} {
+		for _, options := range []report.Options{{By: "job"}, {By: "set"}, {RightSizing: true},
+			{Waits: true, By: "job"}} {
 			for _, options.Format = range []string{output.Text, output.CSV, output.JSON} {
-				said, notes, _, err := asking(t, map[string]string{"usage": row + "}]", "sizes": row + "}]", "waits": row + "}]"}, options)
-				if err != nil || strings.ContainsFunc(said+notes, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+				said, notes, _, err := asking(t,
+					map[string]string{"usage": row + "}]", "sizes": row + "}]", "waits": row + "}]"}, options)
+				if err != nil || strings.ContainsFunc(said+notes, func(r rune) bool {
+					return r != '\n' && !unicode.IsPrint(r)
+				}) {
 					t.Errorf("%+v: %v: %q %q", options, err, said, notes)
 				}
 				if options.Format == output.CSV {
 					noFormulas(t, said)
-				} else if options.Format == output.Text && strings.Count(said, "\n") > 7 || !strings.Contains(said, "HYPERLINK") {
+				} else if options.Format == output.Text && strings.Count(said, "\n") > 7 ||
+					!strings.Contains(said, "HYPERLINK") {
 					t.Errorf("a name has made a line of its own, or is missing: %s", said)
 				}
 			}

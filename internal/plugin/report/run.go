@@ -18,13 +18,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// Groups are what usage can be added up by.
+// Groups can each be what usage is added up by.
 var Groups = []string{"repository", "workflow", "job", "set", "day"}
 
 // Options say what is asked, and how to answer.
 type Options struct {
-	// By is one of Groups. Waits tells what jobs waited for, of all together if By is empty, and RightSizing what each job
-	// uses of its requests.
+	// By is one of Groups. Waits tells what jobs waited for, of all together if By is empty, and RightSizing what each
+	// job uses of its requests.
 	By                 string
 	Waits, RightSizing bool
 	// Since is a time, or how long ago: 30d, 24h, 2026-03-04T12:00:00Z. The ledger reads it.
@@ -48,7 +48,7 @@ type document struct {
 	what string
 }
 
-// mostRows is how many rows the ledger returns.
+// The ledger returns mostRows at most.
 const mostRows = 1000
 
 // Run asks the ledger, and tells the answer. What there is to say of a table in CSV goes to notes.
@@ -68,7 +68,8 @@ func Run(ctx context.Context, from *ledger.Ledger, options Options, to, notes io
 		if err != nil {
 			return err
 		}
-		told.what, told.Rows, told.Notes = "What jobs that have finished use of what they request", orEmpty(sizes), sizeNotes(sizes)
+		told.what, told.Rows, told.Notes = "What jobs that have finished use of what they request", orEmpty(sizes),
+			sizeNotes(sizes)
 		told.Notes = append(told.Notes, notesBesides(ctx, from, options, len(sizes))...)
 		return write(to, notes, options.Format, &told, sizeTable(sizes))
 	}
@@ -136,10 +137,12 @@ func (d *document) heading() string {
 // usageNotes says what the table can't.
 func usageNotes(total *ledger.Usage) (notes []string) {
 	if total.Jobs > 0 && total.Cost == 0 {
-		notes = append(notes, "There are no costs, because no prices are set: history.prices of the controller's chart.")
+		notes = append(notes, "There are no costs, because no prices are set: history.prices of the "+
+			"controller's chart.")
 	}
 	if unknown := total.Jobs - total.JobsWithKnownWait; total.JobsWithKnownWait > 0 && unknown > 0 {
-		notes = append(notes, fmt.Sprintf("Of %d of %d jobs it is not known what they waited for.", unknown, total.Jobs))
+		notes = append(notes, fmt.Sprintf("Of %d of %d jobs it is not known what they waited for.", unknown,
+			total.Jobs))
 	}
 	return notes
 }
@@ -149,8 +152,8 @@ func usageNotes(total *ledger.Usage) (notes []string) {
 func notesBesides(ctx context.Context, from *ledger.Ledger, options Options, rows int) (notes []string) {
 	switch {
 	case rows >= mostRows:
-		notes = append(notes, fmt.Sprintf("These are the largest %d only; choose a repository, workflow or scale set, or less "+
-			"time, for the others.", mostRows))
+		notes = append(notes, fmt.Sprintf("These are the largest %d only; choose a repository, workflow or scale "+
+			"set, or less time, for the others.", mostRows))
 	case rows == 0 && options.Namespace != "":
 		notes = append(notes, "-n names the namespace of runners; the ledger itself is found by --history-namespace.")
 	}
@@ -171,7 +174,7 @@ func notesBesides(ctx context.Context, from *ledger.Ledger, options Options, row
 		reasons, long = append(reasons, gap.Reason), long+max(0, gap.To.Sub(gap.From))
 	}
 	slices.Sort(reasons)
-	return append(notes, fmt.Sprintf("No ledger looked for %s in all (%s: %s). Jobs that began and whose runners were gone "+
-		"within that time are missing.", output.Duration(long), finding.Counted(len(gaps), "gap", "gaps"),
+	return append(notes, fmt.Sprintf("No ledger looked for %s in all (%s: %s). Jobs that began and whose runners "+
+		"were gone within that time are missing.", output.Duration(long), finding.Counted(len(gaps), "gap", "gaps"),
 		strings.Join(slices.Compact(reasons), ", ")))
 }

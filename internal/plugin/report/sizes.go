@@ -28,9 +28,15 @@ func sizeTable(sizes []ledger.Size) *table[ledger.Size] {
 		count("KNOWN", "measured", func(s *row) int64 { return s.Measured }),
 		amount("", "runHours", 1, func(s *row) float64 { return s.RunHours }),
 		figure("CPU", "cpuRequestMillis", "none", ledger.CPU, func(s *row) int64 { return s.CPURequestMillis }),
-		figure("P95", "cpuAverageMillisP95", "unknown", ledger.CPU, func(s *row) int64 { return ptr.Deref(s.CPUAverageMillisP95, 0) }),
-		figure("MEMORY", "memoryRequestBytes", "none", ledger.Memory, func(s *row) int64 { return s.MemoryRequestBytes }),
-		figure("P95", "peakMemoryBytesP95", "unknown", ledger.Memory, func(s *row) int64 { return ptr.Deref(s.PeakMemoryBytesP95, 0) }),
+		figure("P95", "cpuAverageMillisP95", "unknown", ledger.CPU, func(s *row) int64 {
+			return ptr.Deref(s.CPUAverageMillisP95, 0)
+		}),
+		figure("MEMORY", "memoryRequestBytes", "none", ledger.Memory, func(s *row) int64 {
+			return s.MemoryRequestBytes
+		}),
+		figure("P95", "peakMemoryBytesP95", "unknown", ledger.Memory, func(s *row) int64 {
+			return ptr.Deref(s.PeakMemoryBytesP95, 0)
+		}),
 		{"THROTTLED", "throttledPercentP95", false, throttled},
 	}
 	saving := column[row]{"SAVING", "saving", false, savings}
@@ -81,16 +87,18 @@ func sizeNotes(sizes []ledger.Size) (notes []string) {
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
 		unknown = slices.Compact(unknown)
-		notes = append(notes, fmt.Sprintf("Unknown: runs in %s have left no figures. Whoever installs a scale set gets them "+
-			"with feedback.jobLog: true; jobs in pods of their own (containerMode kubernetes) and lost jobs leave none.",
+		notes = append(notes, fmt.Sprintf("Unknown: runs in %s have left no figures. Whoever installs a scale set "+
+			"gets them with feedback.jobLog: true; jobs in pods of their own (containerMode kubernetes) and lost jobs "+
+			"leave none.",
 			finding.Listed(unknown, 5)))
 	}
 	if known && !slices.ContainsFunc(sizes, hasPrice) {
-		notes = append(notes, "There are no savings, because no prices are set: history.prices of the controller's chart.")
+		notes = append(notes, "There are no savings, because no prices are set: history.prices of the "+
+			"controller's chart.")
 	}
 	if known {
-		notes = append(notes, "P95: of 100 runs 95 use no more, on average of CPU and at the peak of memory. A request as "+
-			"large as that fits; nothing is changed here.")
+		notes = append(notes, "P95: of 100 runs 95 use no more, on average of CPU and at the peak of memory. A "+
+			"request as large as that fits; nothing is changed here.")
 	}
 	return notes
 }

@@ -52,7 +52,7 @@ type table[T any] struct {
 	total *T
 }
 
-// longestName is how much of a name people see; CSV and JSON have it whole.
+// People see longestName characters of a name; CSV and JSON have it whole.
 const longestName = 60
 
 // write writes the table for people, with a line above and lines below.
@@ -110,7 +110,7 @@ func (t *table[T]) lines() (lines []string) {
 	return lines
 }
 
-// totalOf returns what the last row has in a column.
+// totalOf returns the value of the last row in a column.
 func (t *table[T]) totalOf(column *column[T], first bool) string {
 	switch {
 	case column.named && first:

@@ -72,7 +72,7 @@ func usageTable(by string, usage []ledger.Usage, total ledger.Usage) *table[ledg
 	return &table[ledger.Usage]{columns: append(columns, cost), rows: usage, total: &total}
 }
 
-// wait is how long jobs waited in all, on average.
+// wait returns the whole wait of jobs, on average.
 func wait(u *ledger.Usage) (text, value string) {
 	if u.JobsWithKnownWait == 0 {
 		return "unknown", ""

@@ -1,4 +1,5 @@
-// Package top shows scale sets and what limits each, live: two watches fill a view, and on a clock's tick the view becomes a table.
+// Package top shows scale sets and what limits each, live: two watches fill a view, and on a clock's tick the view
+// becomes a table.
 //
 //	watch (sets, runner sets) ─▶ view ─▶ rows (pure) ─▶ table (pure) ─▶ screen, lines or JSON
 package top
@@ -30,7 +31,8 @@ type Row struct {
 	// Min and Max are the numbers in force. Max is nil if there is no limit.
 	Min int  `json:"minRunners"`
 	Max *int `json:"maxRunners,omitempty"`
-	// Why says in few words what keeps the set from running more jobs, empty if nothing does. Reason, Message and Fix are the doctor's.
+	// Why says in few words what keeps the set from running more jobs, empty if nothing does. Reason, Message and Fix
+	// are the doctor's.
 	Why     string `json:"why"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -41,9 +43,11 @@ type Row struct {
 func rowOf(set *v1alpha1.AutoscalingRunnerSet, runnerSets []v1alpha1.EphemeralRunnerSet) Row {
 	status := &set.Status
 	row := Row{
-		Namespace: set.Namespace, Name: set.Name, Busy: status.BusyRunners, Idle: status.IdleRunners, Pending: status.PendingEphemeralRunners,
-		Failed: status.FailedEphemeralRunners, Jobs: status.AssignedJobs, Waiting: max(0, status.AssignedJobs-status.BusyRunners),
-		Min: status.EffectiveMinRunners, Max: status.EffectiveMaxRunners,
+		Namespace: set.Namespace, Name: set.Name, Busy: status.BusyRunners, Idle: status.IdleRunners,
+		Pending: status.PendingEphemeralRunners,
+		Failed:  status.FailedEphemeralRunners, Jobs: status.AssignedJobs,
+		Waiting: max(0, status.AssignedJobs-status.BusyRunners),
+		Min:     status.EffectiveMinRunners, Max: status.EffectiveMaxRunners,
 	}
 	if found := diagnosis.Foremost(&snapshot.Set{AutoscalingRunnerSet: *set, RunnerSets: runnerSets}); found != nil {
 		row.Reason, row.Message, row.Fix = found.Reason, found.Message, found.Fix
@@ -75,7 +79,7 @@ var fewWords = map[string]string{
 	"RunnerVersionRefused":           "runner too old",
 }
 
-// inFewWords returns what a reason means: its own words if it needs no others.
+// inFewWords returns the meaning of a reason: its own words if it needs no others.
 func inFewWords(reason string) string {
 	if words, known := fewWords[reason]; known {
 		return words
@@ -107,6 +111,7 @@ func sorted(rows []Row, order string) {
 		return 0
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(number(&b), number(&a)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(number(&b), number(&a)), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 }

@@ -11,11 +11,13 @@ import (
 )
 
 // setWith returns a set that works, with so many busy runners of so many assigned jobs, and changes.
-func setWith(namespace, name string, busy, assigned int, changes ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
+func setWith(namespace, name string, busy, assigned int,
+	changes ...func(*v1alpha1.AutoscalingRunnerSet)) *v1alpha1.AutoscalingRunnerSet {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	set.Spec.GitHubConfigUrl = "https://github.com/acme"
 	set.Status.BusyRunners, set.Status.AssignedJobs = busy, assigned
-	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered,
+		v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
 		condition(about, metav1.ConditionTrue, "Fine", "")(set)
 	}
 	for _, change := range changes {
@@ -24,9 +26,11 @@ func setWith(namespace, name string, busy, assigned int, changes ...func(*v1alph
 	return set
 }
 
-func condition(about string, status metav1.ConditionStatus, reason, message string) func(*v1alpha1.AutoscalingRunnerSet) {
+func condition(about string, status metav1.ConditionStatus, reason,
+	message string) func(*v1alpha1.AutoscalingRunnerSet) {
 	return func(set *v1alpha1.AutoscalingRunnerSet) {
-		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: about, Status: status, Reason: reason, Message: message})
+		set.Status.Conditions = append(set.Status.Conditions,
+			metav1.Condition{Type: about, Status: status, Reason: reason, Message: message})
 	}
 }
 
@@ -39,7 +43,8 @@ func atMost(most int) func(*v1alpha1.AutoscalingRunnerSet) {
 // runnerSetOf returns the runner set of a set.
 func runnerSetOf(set *v1alpha1.AutoscalingRunnerSet) v1alpha1.EphemeralRunnerSet {
 	runnerSet := v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: set.Namespace, Name: set.Name + "-x", Labels: map[string]string{v1alpha1.LabelScaleSetName: set.Name, v1alpha1.LabelScaleSetNamespace: set.Namespace},
+		Namespace: set.Namespace, Name: set.Name + "-x", Labels: map[string]string{v1alpha1.LabelScaleSetName: set.Name,
+			v1alpha1.LabelScaleSetNamespace: set.Namespace},
 	}}
 	runnerSet.Spec.AssignedJobs, runnerSet.Spec.MaxRunners = set.Status.AssignedJobs, set.Spec.MaxRunners
 	return runnerSet
@@ -73,15 +78,18 @@ func TestWhyNotMore(t *testing.T) {
 		if row.Why != test.why || row.Reason != test.reason {
 			t.Errorf("%s: %q (%s), want %q (%s)", name, row.Why, row.Reason, test.why, test.reason)
 		}
-		if want := max(0, test.assigned-test.busy); row.Waiting != want || row.Jobs != test.assigned || row.Busy != test.busy {
+		if want := max(0, test.assigned-test.busy); row.Waiting != want || row.Jobs != test.assigned ||
+			row.Busy != test.busy {
 			t.Errorf("%s: %+v, want %d jobs, %d busy, %d waiting", name, row, test.assigned, test.busy, want)
 		}
 	}
 }
 
 func TestOrdersOfRows(t *testing.T) {
-	rows := []Row{{Namespace: "b", Name: "a", Busy: 1}, {Namespace: "a", Name: "z", Jobs: 5, Waiting: 5}, {Namespace: "a", Name: "b", Busy: 3, Jobs: 3}}
-	for order, want := range map[string]string{"name": "ab az ba", "busy": "ab ba az", "jobs": "az ab ba", "waiting": "az ab ba"} {
+	rows := []Row{{Namespace: "b", Name: "a", Busy: 1}, {Namespace: "a", Name: "z", Jobs: 5, Waiting: 5},
+		{Namespace: "a", Name: "b", Busy: 3, Jobs: 3}}
+	for order, want := range map[string]string{"name": "ab az ba", "busy": "ab ba az", "jobs": "az ab ba",
+		"waiting": "az ab ba"} {
 		sorted(rows, order)
 		var got []string
 		for _, row := range rows {
@@ -109,11 +117,13 @@ func TestTheTableFitsInto80Columns(t *testing.T) {
 				}
 			}
 			line := table.row(&rows[0])
-			if !strings.Contains(line, "12345") || !strings.Contains(line, "20000") || !strings.Contains(line, "7655") || !strings.HasSuffix(line, "image can't be pulled") {
+			if !strings.Contains(line, "12345") || !strings.Contains(line, "20000") ||
+				!strings.Contains(line, "7655") || !strings.HasSuffix(line, "image can't be pulled") {
 				t.Errorf("the row lacks something: %s", line)
 			}
 			if strings.Contains(line, "gpu-a100-runners-spot") != (width != 80) && !namespaces {
-				t.Errorf("at %d columns the name is cut where there is room, or not where there is none: %s", width, line)
+				t.Errorf("at %d columns the name is cut where there is room, or not where there is none: %s",
+					width, line)
 			}
 		}
 	}

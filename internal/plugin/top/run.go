@@ -24,10 +24,11 @@ type Options struct {
 	Screen Screen
 }
 
-// tick is how often a table may change: a burst would change it hundreds of times a second.
+// A table changes each tick at most: a burst would change it hundreds of times a second.
 const tick = 500 * time.Millisecond
 
-// Run shows the sets until the context ends, the user leaves the screen, or once. It fails if the sets can't be read at first.
+// Run shows the sets until the context ends or the user leaves the screen, or a single time if options say so. It fails
+// if the sets can't be read at first.
 func Run(ctx context.Context, c client.WithWatch, options Options, to io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -208,5 +209,6 @@ func sum(rows []Row) string {
 			limited++
 		}
 	}
-	return fmt.Sprintf("scale sets %d, limited %d; jobs assigned %d, waiting %d; busy runners %d", len(rows), limited, jobs, waiting, busy)
+	return fmt.Sprintf("scale sets %d, limited %d; jobs assigned %d, waiting %d; busy runners %d", len(rows), limited,
+		jobs, waiting, busy)
 }

@@ -26,7 +26,8 @@ import (
 
 // server is an API server with the objects.
 func server(functions interceptor.Funcs, objects ...client.Object) client.WithWatch {
-	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithInterceptorFuncs(functions).Build()
+	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).WithInterceptorFuncs(functions).
+		Build()
 }
 
 func withRunnerSet(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
@@ -48,7 +49,7 @@ func (w *written) Write(text []byte) (int, error) {
 	return w.text.Write(text)
 }
 
-// take returns what was written since the last call.
+// take returns the text that was written since the last call.
 func (w *written) take() string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -57,7 +58,8 @@ func (w *written) take() string {
 }
 
 func TestOnce(t *testing.T) {
-	objects := append(withRunnerSet(setWith("b", "linux", 4, 4, atMost(4))), withRunnerSet(setWith("a", "windows", 1, 3))...)
+	objects := append(withRunnerSet(setWith("b", "linux", 4, 4, atMost(4))),
+		withRunnerSet(setWith("a", "windows", 1, 3))...)
 	for name, test := range map[string]struct {
 		options Options
 		want    string
@@ -73,27 +75,32 @@ func TestOnce(t *testing.T) {
 	} {
 		var text bytes.Buffer
 		test.options.Once = true
-		if err := Run(t.Context(), server(interceptor.Funcs{}, objects...), test.options, &text); err != nil || text.String() != test.want {
+		if err := Run(t.Context(), server(interceptor.Funcs{}, objects...), test.options, &text); err != nil ||
+			text.String() != test.want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, text.String(), test.want)
 		}
 	}
 	var text bytes.Buffer
-	if err := Run(t.Context(), server(interceptor.Funcs{}, objects...), Options{Once: true, Format: output.JSON, Order: "jobs"}, &text); err != nil {
+	if err := Run(t.Context(), server(interceptor.Funcs{}, objects...),
+		Options{Once: true, Format: output.JSON, Order: "jobs"}, &text); err != nil {
 		t.Fatal(err)
 	}
 	var read struct {
 		ScaleSets []map[string]any `json:"scaleSets"`
 	}
-	if err := json.Unmarshal(text.Bytes(), &read); err != nil || len(read.ScaleSets) != 2 || read.ScaleSets[0]["reason"] != "MaxRunnersReached" ||
+	if err := json.Unmarshal(text.Bytes(), &read); err != nil || len(read.ScaleSets) != 2 ||
+		read.ScaleSets[0]["reason"] != "MaxRunnersReached" ||
 		read.ScaleSets[0]["assignedJobs"] != 4.0 || read.ScaleSets[1]["waitingJobs"] != 2.0 {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }
 
-// Whoever may not read runner sets sees the scale sets, and is told what was not read. Without scale sets there is nothing to show.
+// Whoever may not read runner sets sees the scale sets, and is told what was not read. Without scale sets there is
+// nothing to show.
 func TestWhatMayNotBeRead(t *testing.T) {
 	refusing := func(refused func(client.ObjectList) bool) interceptor.Funcs {
-		return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
 			if refused(list) {
 				return forbidden
 			}
@@ -102,28 +109,34 @@ func TestWhatMayNotBeRead(t *testing.T) {
 	}
 	ofRunnerSets := func(list client.ObjectList) bool { _, is := list.(*v1alpha1.EphemeralRunnerSetList); return is }
 	var text bytes.Buffer
-	err := Run(t.Context(), server(refusing(ofRunnerSets), setWith("a", "linux", 1, 1)), Options{Once: true, Format: output.Text}, &text)
-	if err != nil || !strings.Contains(text.String(), "EphemeralRunnerSets") || !strings.Contains(text.String(), "forbidden") || !strings.Contains(text.String(), "linux") {
+	err := Run(t.Context(), server(refusing(ofRunnerSets), setWith("a", "linux", 1, 1)),
+		Options{Once: true, Format: output.Text}, &text)
+	if err != nil || !strings.Contains(text.String(), "EphemeralRunnerSets") ||
+		!strings.Contains(text.String(), "forbidden") || !strings.Contains(text.String(), "linux") {
 		t.Errorf("%v: %s", err, text.String())
 	}
-	err = Run(t.Context(), server(refusing(func(client.ObjectList) bool { return true })), Options{Once: true, Format: output.Text}, &text)
+	err = Run(t.Context(), server(refusing(func(client.ObjectList) bool { return true })),
+		Options{Once: true, Format: output.Text}, &text)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "use -n NAMESPACE") {
 		t.Errorf("without the right to list scale sets: %v", err)
 	}
 }
 
-// What a watch shows is added as a line, for the sets that have changed; a watch that breaks is replaced, and nothing is missed.
+// What a watch shows is added as a line, for the sets that have changed; a watch that breaks is replaced, and nothing
+// is missed.
 func TestLinesFollowTheWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lock sync.Mutex
 		var watches []watch.Interface
-		c := server(interceptor.Funcs{Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+		c := server(interceptor.Funcs{Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) (watch.Interface, error) {
 			w, err := c.Watch(ctx, list, options...)
 			lock.Lock()
 			defer lock.Unlock()
 			watches = append(watches, w)
 			return w, err
-		}}, append(withRunnerSet(setWith("a", "linux", 1, 1, atMost(9))), withRunnerSet(setWith("a", "windows", 0, 0))...)...)
+		}}, append(withRunnerSet(setWith("a", "linux", 1, 1, atMost(9))),
+			withRunnerSet(setWith("a", "windows", 0, 0))...)...)
 		ctx, stop := context.WithCancel(t.Context())
 		text, ended := &written{}, make(chan error)
 		go func() { ended <- Run(ctx, c, Options{Namespace: "a", Format: output.Text}, text) }()
@@ -132,7 +145,8 @@ func TestLinesFollowTheWatches(t *testing.T) {
 			synctest.Wait()
 			return text.take()
 		}
-		if first := wait(); strings.Count(first, "\n") != 3 || !strings.Contains(first, "linux") || !strings.Contains(first, "windows") {
+		if first := wait(); strings.Count(first, "\n") != 3 || !strings.Contains(first, "linux") ||
+			!strings.Contains(first, "windows") {
 			t.Errorf("at first: %s", first)
 		}
 		write := func(busy, assigned int) {
@@ -184,12 +198,14 @@ func (w *window) Enter() (<-chan struct{}, func(), error) {
 }
 func (w *window) Size() (width, height int) { return 80, 8 }
 
-// On a terminal the table is redrawn from the corner on, within its lines and columns, only if it has changed, until the user quits.
+// On a terminal the table is redrawn from the corner on, within its lines and columns, only if it has changed, until
+// the user quits.
 func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var objects []client.Object
 		for _, name := range strings.Split("abcdefghij", "") {
-			objects = append(objects, withRunnerSet(setWith("namespace-with-a-very-long-name-indeed", "set-with-quite-a-long-name-"+name, 1, 1))...)
+			objects = append(objects, withRunnerSet(setWith("namespace-with-a-very-long-name-indeed",
+				"set-with-quite-a-long-name-"+name, 1, 1))...)
 		}
 		screen, text, ended := &window{quit: make(chan struct{})}, &written{}, make(chan error)
 		c := server(interceptor.Funcs{}, objects...)
@@ -205,11 +221,15 @@ func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 			t.Errorf("%d lines: %q", len(drawn), drawn)
 		}
 		for _, line := range drawn {
-			if count := len([]rune(line)); count > 80 || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			if count := len([]rune(line)); count > 80 || strings.ContainsFunc(line, func(r rune) bool {
+				return !unicode.IsPrint(r)
+			}) {
 				t.Errorf("%d columns: %q", count, line)
 			}
 		}
-		if err := c.Delete(t.Context(), &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "namespace-with-a-very-long-name-indeed", Name: "set-with-quite-a-long-name-a"}}); err != nil {
+		if err := c.Delete(t.Context(), &v1alpha1.AutoscalingRunnerSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "namespace-with-a-very-long-name-indeed",
+				Name: "set-with-quite-a-long-name-a"}}); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(time.Second)

@@ -12,9 +12,10 @@ import (
 
 // Screen is a terminal that is redrawn in place.
 type Screen interface {
-	// Enter takes the terminal over. quit is closed when the user wants to leave, and leave gives the terminal back as it was.
+	// Enter takes the terminal over. quit is closed when the user wants to leave, and leave gives the terminal back as
+	// it was.
 	Enter() (quit <-chan struct{}, leave func(), err error)
-	// Size returns how many columns and lines there are.
+	// Size returns the numbers of columns and lines.
 	Size() (width, height int)
 }
 
@@ -25,7 +26,8 @@ type terminal struct{ in, out *os.File }
 func TerminalOf(in io.Reader, out io.Writer) Screen {
 	keys, isFile := in.(*os.File)
 	screen, isScreen := out.(*os.File)
-	if !isFile || !isScreen || !term.IsTerminal(int(keys.Fd())) || !term.IsTerminal(int(screen.Fd())) || os.Getenv("TERM") == "dumb" {
+	if !isFile || !isScreen || !term.IsTerminal(int(keys.Fd())) || !term.IsTerminal(int(screen.Fd())) ||
+		os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return &terminal{keys, screen}
@@ -40,8 +42,8 @@ const (
 // understandSequences has a terminal follow these; restore undoes that. Only consoles of Windows need something for it.
 var understandSequences = func(*os.File) (restore func(), err error) { return func() {}, nil }
 
-// Enter switches to another screen, and reads keys as they are pressed: q and Ctrl-C quit. Whoever leaves must end the process soon: a
-// read from a terminal can't be interrupted.
+// Enter switches to another screen, and reads keys as they are pressed: q and Ctrl-C quit. Whoever leaves must end the
+// process soon: a read from a terminal can't be interrupted.
 func (t *terminal) Enter() (quit <-chan struct{}, leave func(), err error) {
 	before, err := term.MakeRaw(int(t.in.Fd()))
 	if err != nil {
@@ -85,7 +87,7 @@ func (t *terminal) Size() (width, height int) {
 	return width, height
 }
 
-// drawn returns what draws lines from the upper left corner on, over what was there, without flicker.
+// drawn returns the sequences that draw lines from the upper left corner on, over what was there, without flicker.
 func drawn(lines []string) string {
 	var frame strings.Builder
 	frame.WriteString("\x1b[H")

@@ -8,7 +8,8 @@ import (
 
 func init() { understandSequences = processSequences }
 
-// processSequences has a console of Windows follow what moves the cursor, which it prints otherwise. restore undoes that.
+// processSequences has a console of Windows follow what moves the cursor, which it prints otherwise. restore undoes
+// that.
 func processSequences(screen *os.File) (restore func(), err error) {
 	console := windows.Handle(screen.Fd())
 	var mode uint32

@@ -29,9 +29,9 @@ var figures = []struct {
 }
 
 const (
-	// leastWhy is how much room the last column keeps if names are long: the longest of our own few words has 21 characters.
+	// The last column keeps leastWhy characters if names are long: the longest of our own few words has 21.
 	leastWhy = 21
-	// leastName is what stays of a name that is cut.
+	// Of a name that is cut leastName characters stay.
 	leastName = 8
 )
 
@@ -43,7 +43,8 @@ type table struct {
 	widths []int
 }
 
-// layout returns the layout in which rows fit into so many columns; 0 is any number. Only names and reasons are cut, never numbers.
+// layout returns the layout in which rows fit into so many columns; 0 is any number. Only names and reasons are cut,
+// never numbers.
 func layout(rows []Row, namespaces bool, width int) *table {
 	t := &table{namespaces: namespaces, name: len("SCALE SET")}
 	if namespaces {
@@ -58,7 +59,8 @@ func layout(rows []Row, namespaces bool, width int) *table {
 		if namespaces {
 			t.namespace = max(t.namespace, utf8.RuneCountInString(row.Namespace))
 		}
-		t.name, longestWhy = max(t.name, utf8.RuneCountInString(row.Name)), max(longestWhy, utf8.RuneCountInString(row.Why))
+		t.name, longestWhy = max(t.name, utf8.RuneCountInString(row.Name)),
+			max(longestWhy, utf8.RuneCountInString(row.Why))
 		for i, figure := range figures {
 			t.widths[i] = max(t.widths[i], len(figure.of(row)))
 		}

@@ -27,12 +27,13 @@ const (
 	setKind       = "AutoscalingRunnerSets"
 )
 
-// view is what the watches have shown. Scale sets are all that is needed; runner sets tell more exactly what limits them.
+// view has what the watches have shown. Scale sets are all that is needed; runner sets tell more exactly what limits
+// them.
 type view struct {
 	lock       sync.Mutex
 	sets       map[types.NamespacedName]*v1alpha1.AutoscalingRunnerSet
 	runnerSets map[types.NamespacedName]*v1alpha1.EphemeralRunnerSet
-	// failures are why a kind can't be read at the moment, and since when.
+	// failures say why a kind can't be read at the moment, and since when.
 	failures map[string]failure
 }
 
@@ -41,15 +42,19 @@ type failure struct {
 	since time.Time
 }
 
-// open returns a view of a namespace, "" for all, as it is now, and what keeps it up to date. It fails if scale sets can't be read.
+// open returns a view of a namespace, "" for all, as it is now, and what keeps it up to date. It fails if scale sets
+// can't be read.
 func open(ctx context.Context, c client.WithWatch, namespace string) (*view, []*feed, error) {
 	v := &view{
-		sets: map[types.NamespacedName]*v1alpha1.AutoscalingRunnerSet{}, runnerSets: map[types.NamespacedName]*v1alpha1.EphemeralRunnerSet{},
-		failures: map[string]failure{},
+		sets:       map[types.NamespacedName]*v1alpha1.AutoscalingRunnerSet{},
+		runnerSets: map[types.NamespacedName]*v1alpha1.EphemeralRunnerSet{},
+		failures:   map[string]failure{},
 	}
 	feeds := []*feed{
-		feedInto(v, c, namespace, setKind, func() client.ObjectList { return &v1alpha1.AutoscalingRunnerSetList{} }, v.sets),
-		feedInto(v, c, namespace, runnerSetKind, func() client.ObjectList { return &v1alpha1.EphemeralRunnerSetList{} }, v.runnerSets),
+		feedInto(v, c, namespace, setKind, func() client.ObjectList { return &v1alpha1.AutoscalingRunnerSetList{} },
+			v.sets),
+		feedInto(v, c, namespace, runnerSetKind, func() client.ObjectList { return &v1alpha1.EphemeralRunnerSetList{} },
+			v.runnerSets),
 	}
 	for _, f := range feeds {
 		if _, err := f.read(ctx); err != nil {
@@ -101,14 +106,17 @@ func stepAfter(err error, namespace string) string {
 	case apierrors.IsForbidden(err) && namespace == "":
 		return "; use -n NAMESPACE with a namespace whose scale sets you may list"
 	case apierrors.IsForbidden(err):
-		return "; ask the cluster's administrator for the ClusterRole in docs/kubectl-harrier.md, or use -n NAMESPACE with another namespace"
+		return "; ask the cluster's administrator for the ClusterRole in docs/kubectl-harrier.md, or use -n " +
+			"NAMESPACE with another namespace"
 	case apierrors.IsNotFound(err):
-		return "; the cluster has no scale sets: install the chart gha-runner-scale-set-controller, or use another cluster with --context"
+		return "; the cluster has no scale sets: install the chart gha-runner-scale-set-controller, or use another " +
+			"cluster with --context"
 	}
 	return ""
 }
 
-func feedInto[T client.Object](v *view, c client.WithWatch, namespace, kind string, newList func() client.ObjectList, into map[types.NamespacedName]T) *feed {
+func feedInto[T client.Object](v *view, c client.WithWatch, namespace, kind string, newList func() client.ObjectList,
+	into map[types.NamespacedName]T) *feed {
 	f := &feed{client: c, namespace: namespace, kind: kind, newList: newList, view: v}
 	f.replace = func(objects []runtime.Object) {
 		clear(into)
@@ -126,15 +134,17 @@ func feedInto[T client.Object](v *view, c client.WithWatch, namespace, kind stri
 	return f
 }
 
-// The pauses before a kind is read again: after a watch that has ended, as all do after some minutes, and at most, after failures.
+// The pauses before a kind is read again: after a watch that has ended, as all do after some minutes, and at most,
+// after failures.
 const (
 	rereadInterval  = time.Second
 	longestInterval = 10 * time.Second
-	// readTimeout is how long a list may take: of thousands of sets it takes a second.
+	// A list may take readTimeout: of thousands of sets it takes a second.
 	readTimeout = 30 * time.Second
 )
 
-// run reads the kind and watches it, again and again until the context ends. A watch that is not allowed makes it read now and then.
+// run reads the kind and watches it, again and again until the context ends. A watch that is not allowed makes it read
+// now and then.
 func (f *feed) run(ctx context.Context) {
 	pause := rereadInterval
 	for {
@@ -164,7 +174,8 @@ func (f *feed) read(ctx context.Context) (client.ObjectList, error) {
 	ctx, stop := context.WithTimeout(ctx, readTimeout)
 	defer stop()
 	list := f.newList()
-	if _, err := informer.ListReadable(ctx, f.client, f.client.Scheme(), list, client.InNamespace(f.namespace)); err != nil {
+	if _, err := informer.ListReadable(ctx, f.client, f.client.Scheme(), list,
+		client.InNamespace(f.namespace)); err != nil {
 		return nil, err
 	}
 	objects, err := meta.ExtractList(list)
@@ -180,7 +191,8 @@ func (f *feed) read(ctx context.Context) (client.ObjectList, error) {
 
 // watch writes changes into the view until the API server ends the watch, or an event is none of an object.
 func (f *feed) watch(ctx context.Context, from string) error {
-	events, err := f.client.Watch(ctx, f.newList(), &client.ListOptions{Namespace: f.namespace, Raw: &metav1.ListOptions{ResourceVersion: from}})
+	events, err := f.client.Watch(ctx, f.newList(),
+		&client.ListOptions{Namespace: f.namespace, Raw: &metav1.ListOptions{ResourceVersion: from}})
 	if err != nil {
 		return err
 	}
@@ -195,7 +207,8 @@ func (f *feed) watch(ctx context.Context, from string) error {
 			}
 			object, isObject := event.Object.(client.Object)
 			if event.Type == watch.Error || !isObject {
-				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) &&
+					!apierrors.IsGone(err) {
 					return err
 				}
 				return nil
@@ -217,7 +230,7 @@ func (f *feed) failed(err error) {
 	f.view.failures[f.kind] = failure{err, since}
 }
 
-// told returns what could not be read, a line for each kind.
+// told names what could not be read, a line for each kind.
 func told(unread map[string]failure) []string {
 	var lines []string
 	for kind, failed := range unread {

@@ -17,7 +17,7 @@ import (
 // pastLimit bounds what the ledger may take: without its answer there is still that of the cluster.
 const pastLimit = 20 * time.Second
 
-// past is what the ledger knows of jobs that the cluster has forgotten.
+// past has what the ledger knows of jobs that the cluster has forgotten.
 type past struct {
 	// Where says where the ledger is, empty if it was not asked, and Problem why it could not be.
 	Where   string `json:"where,omitempty"`
@@ -67,7 +67,7 @@ func (p *past) has(job *ledger.Job) bool {
 	return slices.ContainsFunc(p.jobs, func(known ledger.Job) bool { return known.RunnerUID == job.RunnerUID })
 }
 
-// filters returns what to ask the ledger, whose filters compare whole values.
+// filters returns the questions for the ledger, whose filters compare whole values.
 func (s *Subject) filters() (filters []url.Values) {
 	if s.Run != 0 {
 		filters = append(filters, url.Values{"runID": {strconv.FormatInt(s.Run, 10)}})
@@ -144,7 +144,9 @@ func usageOf(job *ledger.Job) string {
 	add(job.CPURequestMillis, func(millis int64) string { return "requested CPU " + ledger.CPU(millis) })
 	add(job.MemoryRequestBytes, func(bytes int64) string { return "requested memory " + ledger.Memory(bytes) })
 	if seconds := int64(job.Finished.Sub(job.Started).Seconds()); !job.Started.IsZero() && seconds > 0 {
-		add(job.CPUMicroseconds, func(all int64) string { return "used CPU " + ledger.CPU(all/1000/seconds) + " on average" })
+		add(job.CPUMicroseconds, func(all int64) string {
+			return "used CPU " + ledger.CPU(all/1000/seconds) + " on average"
+		})
 	}
 	add(job.PeakMemoryBytes, func(bytes int64) string { return "peak of memory " + ledger.Memory(bytes) })
 	add(job.OOMKills, func(n int64) string { return fmt.Sprintf("processes killed for lack of memory: %d", n) })
@@ -155,7 +157,8 @@ func usageOf(job *ledger.Job) string {
 func (p *past) note() string {
 	switch {
 	case p.Problem != "":
-		return "The ledger of jobs could not be asked, so jobs whose runners are gone are missing here: " + p.Problem + "."
+		return "The ledger of jobs could not be asked, so jobs whose runners are gone are missing here: " +
+			p.Problem + "."
 	case p.cut:
 		return fmt.Sprintf("The ledger at %s knows more jobs than the %d that are told here.", p.Where, mostFacts)
 	}

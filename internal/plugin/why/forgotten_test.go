@@ -27,7 +27,8 @@ const (
  "workflow":"acme/app/.github/workflows/ci.yml","name":"build","runID":1234567890,"jobID":"0B0BD3C5","event":"push","attempt":2,"rerun":"Done",
  "queued":"2026-03-04T12:00:00Z","assigned":"2026-03-04T12:00:10Z","created":"2026-03-04T12:00:12Z","placed":"2026-03-04T12:01:12Z","started":"2026-03-04T12:01:30Z","finished":"2026-03-04T12:03:30Z",
  "lostCause":"NodeLost","node":"node-7","nodeType":"c7.large","cpuRequestMillis":1500,"memoryRequestBytes":2147483648,"peakMemoryBytes":3221225472,"cpuMicroseconds":60000000,"oomKills":1}`
-	ownRow   = `{"runnerUID":"u2","namespace":"runners","set":"linux","runner":"` + runner + `","repository":"acme/app","name":"build (linux)","runID":1234567890,"result":"succeeded"}`
+	ownRow = `{"runnerUID":"u2","namespace":"runners","set":"linux","runner":"` + runner +
+		`","repository":"acme/app","name":"build (linux)","runID":1234567890,"result":"succeeded"}`
 	otherRow = `{"runnerUID":"u3","namespace":"elsewhere","set":"linux","runner":"r3","repository":"acme/other","name":"another repository's","runID":1234567890,"result":"succeeded"}`
 )
 
@@ -53,8 +54,9 @@ func remembering(t *testing.T, rows map[string]string) (open Opener, asked *[]st
 	return func(context.Context) (*ledger.Ledger, error) { return from, nil }, asked
 }
 
-// recalled runs the command with a ledger, and returns what it says as text and as JSON.
-func recalled(t *testing.T, cluster snapshot.Cluster, subject string, options Options) (said string, told answer, err error) {
+// recalled runs the command with a ledger, and returns its answer as text and as JSON.
+func recalled(t *testing.T, cluster snapshot.Cluster, subject string, options Options) (said string, told answer,
+	err error) {
 	t.Helper()
 	var text, document bytes.Buffer
 	options.Namespace, options.Format = "runners", output.Text
@@ -72,8 +74,10 @@ func recalled(t *testing.T, cluster snapshot.Cluster, subject string, options Op
 // A job whose runner is gone is told from the ledger alone.
 func TestForgottenJobs(t *testing.T) {
 	open, asked := remembering(t, map[string]string{"runID=1234567890": lostRow + "," + otherRow})
-	said, told, err := recalled(t, server(nil), "https://github.com/Acme/app/actions/runs/1234567890", Options{Everywhere: true, Ledger: open})
-	if !errors.Is(err, finding.ErrProblems) || len(told.Jobs) != 1 || told.Jobs[0].State != Lost || told.Jobs[0].From == "" || told.Ledger.Where != "LEDGER" || told.Jobs[0].WaitSeconds != 90 {
+	said, told, err := recalled(t, server(nil), "https://github.com/Acme/app/actions/runs/1234567890",
+		Options{Everywhere: true, Ledger: open})
+	if !errors.Is(err, finding.ErrProblems) || len(told.Jobs) != 1 || told.Jobs[0].State != Lost ||
+		told.Jobs[0].From == "" || told.Ledger.Where != "LEDGER" || told.Jobs[0].WaitSeconds != 90 {
 		t.Errorf("%v: %+v", err, told)
 	}
 	for _, part := range []string{
@@ -95,8 +99,10 @@ func TestHowFarForgottenJobsWere(t *testing.T) {
 	for want, fields := range map[State]string{
 		Ended: `"result":"canceled"`, Running: `"started":"2026-03-04T12:01:30Z"`, Starting: `"created":"2026-03-04T12:01:30Z"`, Lost: `"lostCause":"Evicted","result":"failed"`,
 	} {
-		open, _ := remembering(t, map[string]string{"runner=gone": `{"runnerUID":"u","namespace":"runners","runner":"gone","name":"n",` + fields + `}`, "jobID=gone": ""})
-		if _, told, _ := recalled(t, server(nil), "gone", Options{Everywhere: true, Ledger: open}); len(told.Jobs) != 1 || told.Jobs[0].State != want {
+		open, _ := remembering(t, map[string]string{
+			"runner=gone": `{"runnerUID":"u","namespace":"runners","runner":"gone","name":"n",` + fields + `}`, "jobID=gone": ""})
+		if _, told, _ := recalled(t, server(nil), "gone",
+			Options{Everywhere: true, Ledger: open}); len(told.Jobs) != 1 || told.Jobs[0].State != want {
 			t.Errorf("%s: %+v", fields, told.Jobs)
 		}
 	}
@@ -118,21 +124,27 @@ func TestWhatTheLedgerIsAsked(t *testing.T) {
 			slices.Sort(parts)
 			want[i] = strings.Join(parts, "&")
 		}
-		if !slices.Equal((*asked)[:len(want)], want) || err == nil || !strings.Contains(err.Error(), "The ledger at LEDGER has no such job, either") {
+		if !slices.Equal((*asked)[:len(want)], want) || err == nil ||
+			!strings.Contains(err.Error(), "The ledger at LEDGER has no such job, either") {
 			t.Errorf("%s: asked %q, want %q: %v", subject, *asked, want, err)
 		}
 	}
 	objects := []client.Object{runnerWith(nil), podWith(nil)}
-	open, asked := remembering(t, map[string]string{"runID=1234567890": ownRow + "," + lostRow + "," + lostRow, "next": "more"})
-	said, told, _ := recalled(t, server(nil, objects...), "https://github.com/acme/app/actions/runs/1234567890", Options{Everywhere: true, Ledger: open})
-	if len(told.Jobs) != 2 || told.Jobs[0].State != Running || told.Jobs[1].State != Lost || !strings.Contains(said, "knows more jobs than the 256") {
+	open, asked := remembering(t, map[string]string{"runID=1234567890": ownRow + "," + lostRow + "," + lostRow,
+		"next": "more"})
+	said, told, _ := recalled(t, server(nil, objects...), "https://github.com/acme/app/actions/runs/1234567890",
+		Options{Everywhere: true, Ledger: open})
+	if len(told.Jobs) != 2 || told.Jobs[0].State != Running || told.Jobs[1].State != Lost ||
+		!strings.Contains(said, "knows more jobs than the 256") {
 		t.Errorf("of a run: %+v\n%s", told.Jobs, said)
 	}
 	*asked = nil
-	if _, told, err := recalled(t, server(nil, objects...), runner, Options{Everywhere: true, Ledger: open}); err != nil || len(told.Jobs) != 1 || len(*asked) > 0 {
+	if _, told, err := recalled(t, server(nil, objects...), runner,
+		Options{Everywhere: true, Ledger: open}); err != nil || len(told.Jobs) != 1 || len(*asked) > 0 {
 		t.Errorf("of a runner that is there: %v, %+v, asked %q", err, told.Jobs, *asked)
 	}
-	if _, told, _ := recalled(t, server(podsOnly, objects...), "1234567890", Options{Everywhere: true, Ledger: open}); len(told.Jobs) != 2 || told.Jobs[0].Runner != runner {
+	if _, told, _ := recalled(t, server(podsOnly, objects...), "1234567890",
+		Options{Everywhere: true, Ledger: open}); len(told.Jobs) != 2 || told.Jobs[0].Runner != runner {
 		t.Errorf("of pods alone: %+v", told.Jobs)
 	}
 }
@@ -144,8 +156,11 @@ func TestWithoutALedger(t *testing.T) {
 	}
 	broken, _ := remembering(t, map[string]string{"runID=1234567890": "{"})
 	for name, open := range map[string]Opener{"away": away, "broken": broken} {
-		said, told, err := recalled(t, server(nil, runnerWith(nil), podWith(nil)), "https://github.com/acme/app/actions/runs/1234567890", Options{Everywhere: true, Ledger: open})
-		if err != nil || len(told.Jobs) != 1 || told.Ledger.Problem == "" || !strings.Contains(said, "The ledger of jobs could not be asked, so jobs whose runners are gone are missing here: ") {
+		said, told, err := recalled(t, server(nil, runnerWith(nil), podWith(nil)),
+			"https://github.com/acme/app/actions/runs/1234567890", Options{Everywhere: true, Ledger: open})
+		if err != nil || len(told.Jobs) != 1 || told.Ledger.Problem == "" ||
+			!strings.Contains(said, "The ledger of jobs could not be asked, so jobs whose runners are gone are "+
+				"missing here: ") {
 			t.Errorf("%s: %v, %+v\n%s", name, err, told, said)
 		}
 		if strings.ContainsFunc(said, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
@@ -153,10 +168,13 @@ func TestWithoutALedger(t *testing.T) {
 		}
 	}
 	var missing *NotFoundError
-	if _, _, err := recalled(t, server(nil), job, Options{Everywhere: true, Ledger: away}); !errors.As(err, &missing) || !strings.Contains(err.Error(), "there is no ledger") {
+	if _, _, err := recalled(t, server(nil), job, Options{Everywhere: true, Ledger: away}); !errors.As(err, &missing) ||
+		!strings.Contains(err.Error(), "there is no ledger") {
 		t.Errorf("nothing is there, and no ledger: %v", err)
 	}
-	if _, _, err := recalled(t, server(func(any, string) bool { return true }), job, Options{Everywhere: true, Ledger: away}); err == nil || !strings.Contains(err.Error(), "neither runners nor pods") ||
+	if _, _, err := recalled(t, server(func(any, string) bool { return true }), job,
+		Options{Everywhere: true, Ledger: away}); err == nil ||
+		!strings.Contains(err.Error(), "neither runners nor pods") ||
 		!strings.Contains(err.Error(), "there is no ledger") {
 		t.Errorf("nothing can be read, and there is no ledger: %v", err)
 	}
@@ -166,12 +184,15 @@ func TestWithoutALedger(t *testing.T) {
 func TestHostileRows(t *testing.T) {
 	evil, _ := json.Marshal("a\x1b]0;owned\x07\u009b31m\u202e\nNext      nobody: relax")
 	row := `{"runnerUID":"u"`
-	for _, field := range []string{"namespace", "set", "runner", "repository", "workflow", "name", "jobID", "event", "rerun", "result", "lostCause", "node", "nodeType"} {
+	for _, field := range []string{"namespace", "set", "runner", "repository", "workflow", "name", "jobID", "event",
+		"rerun", "result", "lostCause", "node", "nodeType"} {
 		row += `,"` + field + `":` + string(evil)
 	}
 	open, _ := remembering(t, map[string]string{"runner=gone": row + "}"})
 	said, told, _ := recalled(t, server(nil), "pod/gone", Options{Everywhere: true, Ledger: open})
-	if len(told.Jobs) != 1 || strings.ContainsFunc(said, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+	if len(told.Jobs) != 1 || strings.ContainsFunc(said, func(r rune) bool {
+		return r != '\n' && !unicode.IsPrint(r)
+	}) {
 		t.Errorf("%q", said)
 	}
 	for line := range strings.SplitSeq(said, "\n") {

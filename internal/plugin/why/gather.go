@@ -22,7 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
-// fact is what is known of one job or runner.
+// fact has what is known of one job or runner.
 type fact struct {
 	namespace, scaleSet string
 	// Of runner, pod and waiting one at least is set.
@@ -30,11 +30,12 @@ type fact struct {
 	pod     *corev1.Pod
 	waiting *v1alpha1.WaitingJob
 	events  []corev1.Event
-	// finding is what keeps the scale set from running more jobs, for a job that has no runner yet; nil if nothing does.
+	// finding says what keeps the scale set from running more jobs, for a job that has no runner yet; nil if nothing
+	// does.
 	finding *finding.Finding
 }
 
-// scope is where to look: in one namespace, or in all of them and, as far as that is not allowed, in one.
+// scope says where to look: in one namespace, or in all of them and, as far as that is not allowed, in one.
 type scope struct {
 	namespace  string
 	everywhere bool
@@ -46,7 +47,8 @@ type gathering struct {
 	scope   scope
 	subject Subject
 	facts   []*fact
-	// unread are kinds that could not be read, with the reason, and narrowed those that could only be read in one namespace.
+	// unread are kinds that could not be read, with the reason, and narrowed those that could only be read in one
+	// namespace.
 	unread   map[string]error
 	narrowed []string
 	// foreign is set if there is a pod of the name that is no runner's.
@@ -54,11 +56,11 @@ type gathering struct {
 }
 
 const (
-	// pageSize is how many objects are read at a time: a runner has some kilobytes.
+	// pageSize objects are read at a time: a runner has some kilobytes.
 	pageSize = 500
-	// mostFacts is how many jobs of a run are told. A matrix has at most 256.
+	// Of a run mostFacts jobs are told at most. A matrix has at most 256.
 	mostFacts = 256
-	// mostEvents is how many Events of a pod and its runner are read.
+	// Of a pod and its runner mostEvents Events are read at most.
 	mostEvents = 100
 )
 
@@ -77,7 +79,8 @@ func gather(ctx context.Context, cluster snapshot.Cluster, in scope, subject Sub
 }
 
 // list reads the objects of a kind in the scope, page by page, and hands over each page.
-func (g *gathering) list(ctx context.Context, what string, newList func() client.ObjectList, page func(client.ObjectList), options ...client.ListOption) {
+func (g *gathering) list(ctx context.Context, what string, newList func() client.ObjectList,
+	page func(client.ObjectList), options ...client.ListOption) {
 	namespace := g.scope.namespace
 	if g.scope.everywhere {
 		namespace = ""
@@ -85,7 +88,8 @@ func (g *gathering) list(ctx context.Context, what string, newList func() client
 	for token := ""; ; {
 		list := newList()
 		_, err := informer.ListReadable(ctx, g.cluster, snapshot.OurKinds(), list,
-			append([]client.ListOption{client.InNamespace(namespace), client.Limit(pageSize), client.Continue(token)}, options...)...)
+			append([]client.ListOption{client.InNamespace(namespace), client.Limit(pageSize), client.Continue(token)},
+				options...)...)
 		switch {
 		case apierrors.IsForbidden(err) && namespace == "":
 			namespace = g.scope.namespace
@@ -104,14 +108,15 @@ func (g *gathering) list(ctx context.Context, what string, newList func() client
 
 // runners finds runners that the user asks about, or whose job it is.
 func (g *gathering) runners(ctx context.Context) {
-	g.list(ctx, "EphemeralRunners", func() client.ObjectList { return &v1alpha1.EphemeralRunnerList{} }, func(list client.ObjectList) {
-		items := list.(*v1alpha1.EphemeralRunnerList).Items
-		for i := range items {
-			if g.subject.isRunner(&items[i]) {
-				g.addRunner(ctx, &items[i])
+	g.list(ctx, "EphemeralRunners", func() client.ObjectList { return &v1alpha1.EphemeralRunnerList{} },
+		func(list client.ObjectList) {
+			items := list.(*v1alpha1.EphemeralRunnerList).Items
+			for i := range items {
+				if g.subject.isRunner(&items[i]) {
+					g.addRunner(ctx, &items[i])
+				}
 			}
-		}
-	})
+		})
 }
 
 func (g *gathering) addRunner(ctx context.Context, runner *v1alpha1.EphemeralRunner) {
@@ -134,8 +139,10 @@ func (s *Subject) ofRun(run int64, repository string) bool {
 // isRunner reports whether the user asks about a runner or its job.
 func (s *Subject) isRunner(r *v1alpha1.EphemeralRunner) bool {
 	status := &r.Status
-	return s.ofRun(status.WorkflowRunID, status.JobRepositoryName) || s.Job != "" && strings.EqualFold(status.JobID, s.Job) ||
-		s.Run != 0 && s.Repository == "" && status.JobRequestID == s.Run || s.Name != "" && (r.Name == s.Name || status.RunnerName == s.Name)
+	return s.ofRun(status.WorkflowRunID, status.JobRepositoryName) ||
+		s.Job != "" && strings.EqualFold(status.JobID, s.Job) ||
+		s.Run != 0 && s.Repository == "" && status.JobRequestID == s.Run ||
+		s.Name != "" && (r.Name == s.Name || status.RunnerName == s.Name)
 }
 
 // isWaiting reports whether the user asks about a job that waits.
@@ -143,13 +150,14 @@ func (s *Subject) isWaiting(job *v1alpha1.WaitingJob) bool {
 	return s.ofRun(job.RunID, job.Repository) || s.Job != "" && strings.EqualFold(job.JobID, s.Job)
 }
 
-// pods finds pods that the user asks about, or whose job it is, of runners that were not found: those of whoever may not read runners. A pod in
-// which container hooks run a job stands for its runner.
+// pods finds pods that the user asks about, or whose job it is, of runners that were not found: those of whoever may
+// not read runners. A pod in which container hooks run a job stands for its runner.
 func (g *gathering) pods(ctx context.Context) {
 	s := &g.subject
 	var selections [][]client.ListOption
 	if s.Run != 0 {
-		selections = append(selections, []client.ListOption{client.MatchingLabels{v1alpha1.LabelJobRunID: strconv.FormatInt(s.Run, 10)}})
+		selections = append(selections, []client.ListOption{
+			client.MatchingLabels{v1alpha1.LabelJobRunID: strconv.FormatInt(s.Run, 10)}})
 	}
 	if s.Job != "" && len(validation.IsValidLabelValue(s.Job)) == 0 {
 		selections = append(selections, []client.ListOption{client.MatchingLabels{v1alpha1.LabelJobID: s.Job}})
@@ -179,7 +187,8 @@ func (g *gathering) addPod(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	known := slices.ContainsFunc(g.facts, func(f *fact) bool {
-		return f.namespace == key.Namespace && (f.runner != nil && f.runner.Name == key.Name || f.pod != nil && f.pod.Name == key.Name)
+		return f.namespace == key.Namespace && (f.runner != nil && f.runner.Name == key.Name ||
+			f.pod != nil && f.pod.Name == key.Name)
 	})
 	if known {
 		return
@@ -195,7 +204,8 @@ func (g *gathering) addPod(ctx context.Context, pod *corev1.Pod) {
 	if own := (&corev1.Pod{}); key.Name != pod.Name && g.cluster.Get(ctx, key, own) == nil {
 		pod = own
 	}
-	g.facts = append(g.facts, &fact{namespace: pod.Namespace, scaleSet: pod.Labels[v1alpha1.LabelScaleSetName], pod: pod})
+	g.facts = append(g.facts, &fact{namespace: pod.Namespace, scaleSet: pod.Labels[v1alpha1.LabelScaleSetName],
+		pod: pod})
 }
 
 // waiting finds jobs that wait, as far as listeners have written them down.
@@ -203,25 +213,30 @@ func (g *gathering) waiting(ctx context.Context) {
 	if g.subject.Run == 0 && g.subject.Job == "" {
 		return
 	}
-	g.list(ctx, "EphemeralRunnerSets", func() client.ObjectList { return &v1alpha1.EphemeralRunnerSetList{} }, func(list client.ObjectList) {
-		items := list.(*v1alpha1.EphemeralRunnerSetList).Items
-		for i := range items {
-			listener := items[i].Status.Listener
-			if listener == nil {
-				continue
-			}
-			for j := range listener.Waiting {
-				if job := &listener.Waiting[j]; g.subject.isWaiting(job) && !g.hasRunner(job) {
-					g.facts = append(g.facts, &fact{namespace: items[i].Namespace, scaleSet: kube.ScaleSetOf(&items[i]).Name, waiting: job})
+	g.list(ctx, "EphemeralRunnerSets", func() client.ObjectList { return &v1alpha1.EphemeralRunnerSetList{} },
+		func(list client.ObjectList) {
+			items := list.(*v1alpha1.EphemeralRunnerSetList).Items
+			for i := range items {
+				listener := items[i].Status.Listener
+				if listener == nil {
+					continue
+				}
+				for j := range listener.Waiting {
+					if job := &listener.Waiting[j]; g.subject.isWaiting(job) && !g.hasRunner(job) {
+						g.facts = append(g.facts,
+							&fact{namespace: items[i].Namespace, scaleSet: kube.ScaleSetOf(&items[i]).Name,
+								waiting: job})
+					}
 				}
 			}
-		}
-	})
+		})
 }
 
 // hasRunner reports whether a runner was found that has the job: the listener's list is a few seconds old.
 func (g *gathering) hasRunner(job *v1alpha1.WaitingJob) bool {
-	return job.JobID != "" && slices.ContainsFunc(g.facts, func(f *fact) bool { return f.runner != nil && f.runner.Status.JobID == job.JobID })
+	return job.JobID != "" && slices.ContainsFunc(g.facts, func(f *fact) bool {
+		return f.runner != nil && f.runner.Status.JobID == job.JobID
+	})
 }
 
 // scaleSets asks the doctor about the scale sets of jobs that have no runner, or whose runner is not up.
@@ -260,7 +275,8 @@ func (g *gathering) readEvents(ctx context.Context, f *fact) {
 		return
 	}
 	events := &corev1.EventList{}
-	err := g.cluster.List(ctx, events, client.InNamespace(f.namespace), client.MatchingFields{"involvedObject.name": of.GetName()}, client.Limit(mostEvents))
+	err := g.cluster.List(ctx, events, client.InNamespace(f.namespace),
+		client.MatchingFields{"involvedObject.name": of.GetName()}, client.Limit(mostEvents))
 	if err != nil {
 		g.unread["Events"] = err
 		return
@@ -274,7 +290,8 @@ func (g *gathering) where() string {
 		return "namespace " + g.scope.namespace
 	}
 	if len(g.narrowed) > 0 {
-		return fmt.Sprintf("namespace %s; you may not list %s in all namespaces, so name another one with -n", g.scope.namespace, finding.Listed(slices.Compact(g.narrowed), 4))
+		return fmt.Sprintf("namespace %s; you may not list %s in all namespaces, so name another one with -n",
+			g.scope.namespace, finding.Listed(slices.Compact(g.narrowed), 4))
 	}
 	return "any namespace"
 }

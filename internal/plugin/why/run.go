@@ -26,7 +26,8 @@ func (e *NotFoundError) Error() string { return e.message }
 
 // Options say where to look, and how to answer.
 type Options struct {
-	// Namespace is where to look, or, if Everywhere is set, where to look as far as the caller may not look into all namespaces.
+	// The search is in Namespace or, if Everywhere is set, in all namespaces and, as far as the caller may not read all
+	// of them, in Namespace.
 	Namespace  string
 	Everywhere bool
 	Format     string
@@ -45,8 +46,8 @@ type answer struct {
 	Note   string            `json:"note,omitempty"`
 }
 
-// Run tells the stories of what the user asks about. It fails with finding.ErrProblems if a job was lost or waits until somebody does
-// something, with *NotFoundError, or with the reason why nothing could be found out.
+// Run tells the stories of what the user asks about. It fails with finding.ErrProblems if a job was lost or waits until
+// somebody does something, with *NotFoundError, or with the reason why nothing could be found out.
 func Run(ctx context.Context, cluster snapshot.Cluster, asked string, options Options, to io.Writer) error {
 	subject, err := Parse(asked)
 	if err != nil {
@@ -88,14 +89,16 @@ func (g *gathering) notFound(asked string, known *past) error {
 	if runners != nil && pods != nil {
 		return fmt.Errorf("neither runners nor pods can be read in %s: %w; %s", g.where(), runners, known.nothing())
 	}
-	message := fmt.Sprintf("Nothing is there of %s in %s: no runner, no pod, and no job that a listener knows to wait.", output.Clean(asked), g.where())
+	message := fmt.Sprintf("Nothing is there of %s in %s: no runner, no pod, and no job that a listener knows to wait.",
+		output.Clean(asked), g.where())
 	if g.foreign {
 		message += " There is a pod of that name, which is no runner's."
 	}
 	if unread := unreadText(g.unread); unread != "" {
 		message += " " + unread
 	}
-	return &NotFoundError{message + " A runner is removed when its job is done. " + known.nothing() + " If the job still waits on GitHub, kubectl harrier doctor -A says why scale sets take none."}
+	return &NotFoundError{message + " A runner is removed when its job is done. " + known.nothing() +
+		" If the job still waits on GitHub, kubectl harrier doctor -A says why scale sets take none."}
 }
 
 // unreadText says what could not be read, "" if all could.
@@ -109,7 +112,8 @@ func unreadText(unread map[string]error) string {
 		}
 	}
 	if len(forbidden) > 0 {
-		others = append([]string{"You may not read " + strings.Join(forbidden, ", ") + ", so something may be missing here."}, others...)
+		others = append([]string{"You may not read " + strings.Join(forbidden, ", ") +
+			", so something may be missing here."}, others...)
 	}
 	return output.Clean(strings.Join(others, " "))
 }
@@ -145,7 +149,8 @@ func (s *Story) write(to io.Writer) {
 	known("Known", s.From)
 	known("Page", s.Page)
 	if s.Job.Workflow != "" || s.Job.Event != "" {
-		line("Workflow", "%s, started by %s", cmp.Or(s.Job.Workflow, "unknown"), cmp.Or(s.Job.Event, "an unknown event"))
+		line("Workflow", "%s, started by %s", cmp.Or(s.Job.Workflow, "unknown"),
+			cmp.Or(s.Job.Event, "an unknown event"))
 	}
 	if s.Runner != "" {
 		line("Runner", "%s/%s of scale set %s", s.Namespace, s.Runner, cmp.Or(s.ScaleSet, "unknown"))

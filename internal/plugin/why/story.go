@@ -22,7 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// State is how far a job, or a runner without one, is.
+// State says how far a job, or a runner without one, is.
 type State string
 
 // States.
@@ -43,7 +43,7 @@ const (
 	Failed State = "Failed"
 )
 
-// Story is what there is to tell about one job or runner.
+// Story has what there is to tell about one job or runner.
 type Story struct {
 	State     State  `json:"state"`
 	Namespace string `json:"namespace"`
@@ -54,19 +54,19 @@ type Story struct {
 	Job  Job    `json:"job,omitzero"`
 	// Page is the address of the workflow run on GitHub.
 	Page string `json:"page,omitempty"`
-	// Node and Image are where and what the runner's container was.
+	// The runner's container was on Node, and ran Image.
 	Node  string `json:"node,omitempty"`
 	Image string `json:"image,omitempty"`
-	// Phases are what the job waited for, in order, and WaitSeconds the whole wait, as far as it is known.
+	// The job waited for Phases, in this order, and WaitSeconds in all, as far as that is known.
 	Phases      []Phase `json:"phases,omitempty"`
 	WaitSeconds int     `json:"waitSeconds,omitempty"`
-	// Result is GitHub's, once the job has ended.
+	// Result is GitHub's, after the job has ended.
 	Result     string    `json:"result,omitempty"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Reason is why the job waits or was lost, in one word, and Message the same as text.
+	// Reason says in one word why the job waits or was lost, and Message as text.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Rerun is what becomes of a lost job.
+	// Rerun says what becomes of a lost job.
 	Rerun *v1alpha1.RerunStatus `json:"rerun,omitempty"`
 	// Usage says what the job requested and used, as far as the ledger knows.
 	Usage string `json:"usage,omitempty"`
@@ -88,23 +88,23 @@ type Job struct {
 	Event      string `json:"event,omitempty"`
 }
 
-// Phase is what a job waited for: when it was over, and how long it took of the job's time.
+// Phase is one phase of a job's wait: when it was over, and how much of the job's time it took.
 type Phase struct {
 	Name    string    `json:"name"`
 	At      time.Time `json:"at"`
 	Seconds int       `json:"seconds"`
 }
 
-// Step is what to do next, and whose step that is.
+// Step says what to do next, and whose step that is.
 type Step struct {
 	Who string `json:"who"`
 	Do  string `json:"do"`
 }
 
-// author is who can run a job again.
+// The author can run a job again.
 const author = "the job's author"
 
-// stateOf returns how far a job or runner is.
+// stateOf returns the state of a job or runner.
 func stateOf(f *fact, now time.Time) State {
 	switch {
 	case f.runner != nil:
@@ -159,14 +159,16 @@ func tell(f *fact, now time.Time) Story {
 	case f.runner != nil:
 		status := &f.runner.Status
 		story.Runner, story.Image = f.runner.Name, kube.Image(&f.runner.Spec.PodSpec, v1alpha1.RunnerContainerName)
-		story.Job = Job{status.JobDisplayName, status.JobID, status.JobRepositoryName, status.JobWorkflowRef, status.WorkflowRunID, status.Event}
+		story.Job = Job{status.JobDisplayName, status.JobID, status.JobRepositoryName, status.JobWorkflowRef,
+			status.WorkflowRunID, status.Event}
 		story.Result, story.Rerun, reached = status.JobResult, status.Rerun, phases.Of(f.runner, f.pod)
 		story.Page = pageOf(f.runner)
 		if status.FinishedAt != nil {
 			story.FinishedAt = status.FinishedAt.Time
 		}
 	case f.pod != nil:
-		story.Runner, story.Job, story.Result, reached = f.pod.Name, jobOfPod(f.pod), f.pod.Annotations[v1alpha1.AnnotationJobResult], phases.OfPod(f.pod)
+		story.Runner, story.Job, story.Result, reached = f.pod.Name, jobOfPod(f.pod),
+			f.pod.Annotations[v1alpha1.AnnotationJobResult], phases.OfPod(f.pod)
 	default:
 		w := f.waiting
 		story.Job = Job{Name: w.Name, ID: w.JobID, Repository: w.Repository, Run: w.RunID, Event: w.Event}
@@ -182,7 +184,7 @@ func tell(f *fact, now time.Time) Story {
 	return story
 }
 
-// repository is what OWNER/REPO looks like.
+// repository matches OWNER/REPO.
 var repository = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 
 // pageOf returns the address of the run of a runner's job, "" if it can't be known.
@@ -192,7 +194,8 @@ func pageOf(runner *v1alpha1.EphemeralRunner) string {
 	if err != nil || status.WorkflowRunID <= 0 || !repository.MatchString(status.JobRepositoryName) {
 		return ""
 	}
-	page := url.URL{Scheme: config.URL.Scheme, Host: config.URL.Host, Path: fmt.Sprintf("/%s/actions/runs/%d", status.JobRepositoryName, status.WorkflowRunID)}
+	page := url.URL{Scheme: config.URL.Scheme, Host: config.URL.Host,
+		Path: fmt.Sprintf("/%s/actions/runs/%d", status.JobRepositoryName, status.WorkflowRunID)}
 	return page.String()
 }
 
@@ -200,8 +203,9 @@ func pageOf(runner *v1alpha1.EphemeralRunner) string {
 func jobOfPod(pod *corev1.Pod) Job {
 	run, _ := strconv.ParseInt(pod.Annotations[v1alpha1.AnnotationJobRunID], 10, 64) // 0 if there is none
 	return Job{
-		Name: pod.Annotations[v1alpha1.AnnotationJobName], ID: pod.Annotations[v1alpha1.AnnotationJobID], Repository: pod.Annotations[v1alpha1.AnnotationJobRepository],
-		Workflow: pod.Annotations[v1alpha1.AnnotationJobWorkflow], Run: run,
+		Name: pod.Annotations[v1alpha1.AnnotationJobName], ID: pod.Annotations[v1alpha1.AnnotationJobID],
+		Repository: pod.Annotations[v1alpha1.AnnotationJobRepository],
+		Workflow:   pod.Annotations[v1alpha1.AnnotationJobWorkflow], Run: run,
 	}
 }
 
@@ -220,8 +224,8 @@ func (s *Story) setPhases(reached *v1alpha1.RunnerPhases, now time.Time) {
 	}
 }
 
-// setCause says why the job waits, or what it was lost to: as the runner says it, or else its pod. Of a job without either, and of one that
-// nothing of its own keeps waiting, it is what keeps the scale set from running more.
+// setCause says why the job waits, or what it was lost to: as the runner says it, or else its pod. Of a job without
+// either, and of one that nothing of its own keeps waiting, it is what keeps the scale set from running more.
 func (s *Story) setCause(f *fact, now time.Time) {
 	switch s.State {
 	case Lost, Failed, Starting, Waiting:
@@ -234,7 +238,8 @@ func (s *Story) setCause(f *fact, now time.Time) {
 	case f.runner != nil:
 		s.Reason, s.Message = f.runner.Status.Reason, f.runner.Status.Message
 	case f.pod != nil && s.State == Lost:
-		ending := podstatus.EndingOf(f.pod, v1alpha1.RunnerContainerName, podstatus.Seen{NodeSilent: podstatus.Stuck(f.pod, now)})
+		ending := podstatus.EndingOf(f.pod, v1alpha1.RunnerContainerName,
+			podstatus.Seen{NodeSilent: podstatus.Stuck(f.pod, now)})
 		s.Reason, s.Message = string(cmp.Or(ending.Cause, v1alpha1.LostCauseUnknown)), ending.Message
 	case f.pod != nil && s.State == Failed:
 		state := podstatus.Of(f.pod, v1alpha1.RunnerContainerName, now)
@@ -283,14 +288,17 @@ func (s *Story) afterLoss() []Step {
 	}
 	switch s.Rerun.State {
 	case v1alpha1.RerunDone:
-		return []Step{{causes.Nobody.String(), fmt.Sprintf("it runs again in attempt %d of the workflow run", s.Rerun.Attempt)}}
+		return []Step{{causes.Nobody.String(), fmt.Sprintf("it runs again in attempt %d of the workflow run",
+			s.Rerun.Attempt)}}
 	case v1alpha1.RerunGivenUp:
-		return []Step{{author, again + "; it is not run again by itself: " + cmp.Or(s.Rerun.Message, "that was given up")}}
+		return []Step{{author, again + "; it is not run again by itself: " +
+			cmp.Or(s.Rerun.Message, "that was given up")}}
 	}
-	return []Step{{causes.Nobody.String(), "it is run again when the workflow run has ended, unless its author does that or cancels the run"}}
+	return []Step{{causes.Nobody.String(), "it is run again when the workflow run has ended, unless its author does " +
+		"that or cancels the run"}}
 }
 
-// toldEvents is how many Events are told: those of the last pods.
+// toldEvents Events are told at most: those of the last pods.
 const toldEvents = 8
 
 // setEvents tells the newest Events.
@@ -313,6 +321,7 @@ func (s *Story) setEvents(events []corev1.Event) {
 		if e.Count > 1 {
 			times = fmt.Sprintf(" (%d times)", e.Count)
 		}
-		s.Events = append(s.Events, fmt.Sprintf("%s %s %s%s: %s", at(e).UTC().Format(time.RFC3339), e.Type, e.Reason, times, strings.TrimSpace(e.Message)))
+		s.Events = append(s.Events, fmt.Sprintf("%s %s %s%s: %s", at(e).UTC().Format(time.RFC3339), e.Type, e.Reason,
+			times, strings.TrimSpace(e.Message)))
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// began is when the job of all these tests was queued.
+// The job of all these tests was queued at this time.
 var began = metav1.NewTime(time.Now().Add(-10 * time.Minute).Truncate(time.Second))
 
 func after(seconds int) *metav1.Time {
@@ -41,13 +41,16 @@ const (
 
 // runnerWith returns a runner whose job runs, changed.
 func runnerWith(change func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
-	r := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: runner, CreationTimestamp: *after(12), Labels: ofSet}}
+	r := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: runner,
+		CreationTimestamp: *after(12), Labels: ofSet}}
 	r.Spec.GitHubConfigUrl = "https://github.com/acme"
 	r.Spec.PodSpec.Containers = []corev1.Container{{Name: "runner", Image: "ghcr.io/acme/runner:1"}}
 	r.Status = v1alpha1.EphemeralRunnerStatus{
-		Phase: v1alpha1.EphemeralRunnerPhaseRunning, JobID: job, JobRequestID: 77, JobDisplayName: "build (linux)", JobRepositoryName: "acme/app", Event: "push",
+		Phase: v1alpha1.EphemeralRunnerPhaseRunning, JobID: job, JobRequestID: 77, JobDisplayName: "build (linux)",
+		JobRepositoryName: "acme/app", Event: "push",
 		JobWorkflowRef: "acme/app/.github/workflows/ci.yml@refs/heads/main", WorkflowRunID: run,
-		Phases: &v1alpha1.RunnerPhases{Queued: &began, Assigned: after(10), Created: after(12), Registered: after(13), Placed: after(73), ImagePulled: after(93), ContainerUp: after(94), Started: after(100)},
+		Phases: &v1alpha1.RunnerPhases{Queued: &began, Assigned: after(10), Created: after(12), Registered: after(13),
+			Placed: after(73), ImagePulled: after(93), ContainerUp: after(94), Started: after(100)},
 	}
 	if change != nil {
 		change(r)
@@ -59,17 +62,20 @@ var ofSet = map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.Labe
 
 // podWith returns the pod of that runner, changed.
 func podWith(change func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: runner, CreationTimestamp: *after(13), Labels: map[string]string{
-		v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelJobRunID: "1234567890", v1alpha1.LabelJobID: job,
-	}, Annotations: map[string]string{
-		v1alpha1.AnnotationJobID: job, v1alpha1.AnnotationJobRunID: "1234567890", v1alpha1.AnnotationJobName: "build (linux)", v1alpha1.AnnotationJobRepository: "acme/app",
-		v1alpha1.AnnotationPhases: "queued=" + unix(&began) + " assigned=" + unix(after(10)) + " created=" + unix(after(12)) + " registered=" + unix(after(13)) + " started=" + unix(after(100)),
-	}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: runner, CreationTimestamp: *after(13),
+		Labels: map[string]string{
+			v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelJobRunID: "1234567890", v1alpha1.LabelJobID: job,
+		}, Annotations: map[string]string{
+			v1alpha1.AnnotationJobID: job, v1alpha1.AnnotationJobRunID: "1234567890", v1alpha1.AnnotationJobName: "build (linux)", v1alpha1.AnnotationJobRepository: "acme/app",
+			v1alpha1.AnnotationPhases: "queued=" + unix(&began) + " assigned=" + unix(after(10)) + " created=" + unix(after(12)) + " registered=" + unix(after(13)) + " started=" + unix(after(100)),
+		}}}
 	pod.Spec.NodeName = "node-7"
 	pod.Spec.Containers = []corev1.Container{{Name: "runner", Image: "ghcr.io/acme/runner:1"}}
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *after(73)}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *after(94)}}}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *after(73)}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "runner", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *after(94)}}}}
 	if change != nil {
 		change(pod)
 	}
@@ -85,19 +91,24 @@ func jsonOf(value any) string {
 
 func lost(cause v1alpha1.LostCause, message string, rerun *v1alpha1.RerunStatus) func(*v1alpha1.EphemeralRunner) {
 	return func(r *v1alpha1.EphemeralRunner) {
-		r.Status.Phase, r.Status.LostCause, r.Status.Message, r.Status.Rerun = v1alpha1.EphemeralRunnerPhaseFailed, cause, message, rerun
+		r.Status.Phase, r.Status.LostCause, r.Status.Message, r.Status.Rerun = v1alpha1.EphemeralRunnerPhaseFailed,
+			cause, message, rerun
 	}
 }
 
 // scaleSet returns a set that works, with its runner set, whose listener knows a job that waits.
 func scaleSet(assigned, most int, waiting ...v1alpha1.WaitingJob) []client.Object {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux"}}
-	set.Spec.GitHubConfigUrl, set.Spec.MaxRunners, set.Spec.VaultConfig = "https://github.com/acme", &most, &v1alpha1.VaultConfig{}
+	set.Spec.GitHubConfigUrl, set.Spec.MaxRunners, set.Spec.VaultConfig = "https://github.com/acme", &most,
+		&v1alpha1.VaultConfig{}
 	set.Status.AssignedJobs = assigned
-	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered, v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
-		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
+	for _, about := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionScaleSetRegistered,
+		v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionListenerReady} {
+		set.Status.Conditions = append(set.Status.Conditions,
+			metav1.Condition{Type: about, Status: metav1.ConditionTrue, Reason: "Fine"})
 	}
-	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: ofSet}}
+	runnerSet := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p",
+		Labels: ofSet}}
 	runnerSet.Spec.AssignedJobs, runnerSet.Spec.MaxRunners = assigned, &most
 	runnerSet.Status.Listener = &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening, Waiting: waiting}
 	return []client.Object{set, runnerSet}
@@ -109,17 +120,23 @@ func server(refused func(object any, namespace string) bool, objects ...client.O
 	named := func(object client.Object) []string { return []string{object.GetName()} }
 	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "metadata.name", named).
-		WithIndex(&corev1.Event{}, "type", func(object client.Object) []string { return []string{object.(*corev1.Event).Type} }).
-		WithIndex(&corev1.Event{}, "involvedObject.name", func(object client.Object) []string { return []string{object.(*corev1.Event).InvolvedObject.Name} })
+		WithIndex(&corev1.Event{}, "type", func(object client.Object) []string {
+			return []string{object.(*corev1.Event).Type}
+		}).
+		WithIndex(&corev1.Event{}, "involvedObject.name", func(object client.Object) []string {
+			return []string{object.(*corev1.Event).InvolvedObject.Name}
+		})
 	return snapshot.Cluster{Host: "https://kubernetes", Reader: builder.WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
 			asked := (&client.ListOptions{}).ApplyOptions(options)
 			if refused != nil && refused(list, asked.Namespace) {
 				return forbidden
 			}
 			return c.List(ctx, list, options...)
 		},
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+			options ...client.GetOption) error {
 			if refused != nil && refused(object, key.Namespace) {
 				return forbidden
 			}
@@ -128,12 +145,13 @@ func server(refused func(object any, namespace string) bool, objects ...client.O
 	}).Build()}
 }
 
-// asked runs the command and returns what it says as text and as JSON.
+// asked runs the command and returns its answer as text and as JSON.
 func asked(t *testing.T, cluster snapshot.Cluster, subject string) (said string, stories []Story, err error) {
 	t.Helper()
 	var text, document bytes.Buffer
 	_ = Run(t.Context(), cluster, subject, Options{Namespace: "runners", Everywhere: true, Format: output.Text}, &text)
-	err = Run(t.Context(), cluster, subject, Options{Namespace: "runners", Everywhere: true, Format: output.JSON}, &document)
+	err = Run(t.Context(), cluster, subject, Options{Namespace: "runners", Everywhere: true, Format: output.JSON},
+		&document)
 	read := answer{}
 	if document.Len() > 0 {
 		if failed := json.Unmarshal(document.Bytes(), &read); failed != nil {
@@ -143,9 +161,11 @@ func asked(t *testing.T, cluster snapshot.Cluster, subject string) (said string,
 	return text.String(), read.Jobs, err
 }
 
-// The stories of one job: how far it is, why, what follows and whose step it is. Exit code 1 is for those in which somebody has to act.
+// The stories of one job: how far it is, why, what follows and whose step it is. Exit code 1 is for those in which
+// somebody has to act.
 func TestStories(t *testing.T) {
-	waits := v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: job, Name: "build (linux)", QueuedAt: &began, AssignedAt: *after(10)}
+	waits := v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: job, Name: "build (linux)",
+		QueuedAt: &began, AssignedAt: *after(10)}
 	for name, test := range map[string]struct {
 		objects []client.Object
 		state   State
@@ -156,35 +176,47 @@ func TestStories(t *testing.T) {
 			`Job "build (linux)" of acme/app, run 1234567890: running`, "https://github.com/acme/app/actions/runs/1234567890", "node node-7, image ghcr.io/acme/runner:1",
 			"placed  after 1m00s", "1m40s in all, the longest for placed: the cluster", "runners/" + runner + " of scale set linux", "started by push",
 		}},
-		"it has ended": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult, r.Status.FinishedAt = "failed", after(160) })}, Ended, false,
+		"it has ended": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) {
+			r.Status.JobResult, r.Status.FinishedAt = "failed", after(160)
+		})}, Ended, false,
 			[]string{"failed at ", "after 1m00s"}},
 		"a node went": {[]client.Object{runnerWith(lost("NodeLost", "node node-7 is gone", nil))}, Lost, true, []string{
 			"lost with its runner", "NodeLost: node node-7 is gone", "the job's author: run the job again", "the cluster's administrator: to lose no more jobs so, run long jobs on nodes that stay",
 		}},
-		"it runs again": {[]client.Object{runnerWith(lost("OOMKilled", "container runner", &v1alpha1.RerunStatus{State: "Done", Attempt: 2, Since: *after(200)}))}, Lost, true,
-			[]string{"nobody: it runs again in attempt 2", "whoever installs the scale set: to lose no more jobs so, raise the memory limit"}},
-		"it is not run again": {[]client.Object{runnerWith(lost("Evicted", "", &v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
-			[]string{"the job's author: run the job again from the page of the workflow run; it is not run again by itself: somebody cancelled the run"}},
+		"it runs again": {[]client.Object{runnerWith(lost("OOMKilled", "container runner",
+			&v1alpha1.RerunStatus{State: "Done", Attempt: 2, Since: *after(200)}))}, Lost, true,
+			[]string{"nobody: it runs again in attempt 2",
+				"whoever installs the scale set: to lose no more jobs so, raise the memory limit"}},
+		"it is not run again": {[]client.Object{
+			runnerWith(lost("Evicted", "", &v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
+			[]string{"the job's author: run the job again from the page of the workflow run; it is not run again by " +
+				"itself: somebody cancelled the run"}},
 		"it waits for the maximum": {scaleSet(4, 4, waits), Waiting, false, []string{
 			"waits for a runner", "MaxRunnersReached: maxRunners of 4 is reached", "whoever installs the scale set: raise maxRunners", "runners/linux",
 		}},
 		"the maximum is 0":              {scaleSet(4, 0, waits), Waiting, true, []string{"MaxRunnersZero: maxRunners is 0", "whoever installs the scale set: raise maxRunners"}},
 		"it waits and nothing is wrong": {scaleSet(4, 40, waits), Waiting, false, []string{"nobody: wait"}},
 		"no node has room": {append(scaleSet(4, 40), runnerWith(starting), podWith(func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Annotations, p.Status = "", nil, corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
-				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}}
-		})), Starting, true, []string{"Unschedulable: 0/3 nodes are available", "the cluster's administrator: add nodes"}},
+			p.Spec.NodeName, p.Annotations, p.Status = "", nil,
+				corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}}
+		})), Starting, true, []string{"Unschedulable: 0/3 nodes are available",
+			"the cluster's administrator: add nodes"}},
 		"the image is not there": {append(scaleSet(4, 40), runnerWith(starting), podWith(func(p *corev1.Pod) {
 			p.Annotations, p.Status.Phase = nil, corev1.PodPending
-			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}
-		})), Starting, true, []string{"ImagePullBackOff: not found", "whoever installs the scale set: correct the image"}},
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}
+		})), Starting, true, []string{"ImagePullBackOff: not found",
+			"whoever installs the scale set: correct the image"}},
 		"GitHub refuses": {append(scaleSet(4, 40), runnerWith(func(r *v1alpha1.EphemeralRunner) {
 			starting(r)
 			r.Status.Reason, r.Status.Message = "RateLimited", "until noon"
 		})), Starting, false, []string{"RateLimited: until noon", "nobody: "}},
 		"it failed before it had a job": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) {
-			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "StartError", Message: "no such file"}
-		})}, Failed, true, []string{"A runner without a job: the runner failed", "StartError: no such file", "whoever installs the scale set: correct the image or command"}},
+			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "StartError",
+				Message: "no such file"}
+		})}, Failed, true, []string{"A runner without a job: the runner failed", "StartError: no such file",
+			"whoever installs the scale set: correct the image or command"}},
 		"it is idle": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) {
 			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning}
 		})}, Idle, false, []string{"the runner is up and waits for a job"}},
@@ -219,13 +251,15 @@ func TestNamesOfOneJob(t *testing.T) {
 	workflowPod := podWith(func(p *corev1.Pod) {
 		p.Name, p.Labels, p.Annotations = runner+"-workflow", map[string]string{v1alpha1.LabelRunnerPod: runner}, nil
 	})
-	database := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "database", Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux"}}}
+	database := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "database",
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux"}}}
 	cluster := server(nil, runnerWith(nil), podWith(nil), workflowPod, database)
 	for _, subject := range []string{
 		"1234567890", job, strings.ToUpper(job), "77", runner, "pod/" + runner, "ephemeralrunners.actions.github.com/" + runner, runner + "-workflow",
 		"https://github.com/acme/app/actions/runs/1234567890", "https://GHES.example.com/Acme/App/actions/runs/1234567890/attempts/2", "https://github.com/acme/app/actions/runs/1234567890/job/55?pr=3#step:1:2",
 	} {
-		if said, stories, err := asked(t, cluster, subject); err != nil || len(stories) != 1 || stories[0].Runner != runner || stories[0].Job.ID != job {
+		if said, stories, err := asked(t, cluster, subject); err != nil || len(stories) != 1 ||
+			stories[0].Runner != runner || stories[0].Job.ID != job {
 			t.Errorf("%s: %v, %+v\n%s", subject, err, stories, said)
 		}
 	}
@@ -235,7 +269,9 @@ func TestNamesOfOneJob(t *testing.T) {
 		"": "neither", "a b": "neither", "-x": "neither", "pod/": "neither", strings.Repeat("a", 2000): "neither", "\x1b[31m": "neither",
 	} {
 		_, _, err := asked(t, cluster, subject)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsFunc(err.Error(), func(r rune) bool {
+			return !unicode.IsPrint(r)
+		}) {
 			t.Errorf("%.50q: %v, want %q", subject, err, want)
 		}
 	}
@@ -258,7 +294,8 @@ func TestOfPodsAlone(t *testing.T) {
 		if err != nil || len(stories) != 1 || stories[0].State != Running || stories[0].WaitSeconds != 100 {
 			t.Errorf("%s: %v, %+v", subject, err, stories)
 		}
-		if !strings.Contains(said, "You may not read") || !strings.Contains(said, "EphemeralRunners") || !strings.Contains(said, "Events") || !strings.Contains(said, "placed  after 1m00s") {
+		if !strings.Contains(said, "You may not read") || !strings.Contains(said, "EphemeralRunners") ||
+			!strings.Contains(said, "Events") || !strings.Contains(said, "placed  after 1m00s") {
 			t.Errorf("%s: %s", subject, said)
 		}
 	}
@@ -269,14 +306,18 @@ func TestWhatAPodAloneTells(t *testing.T) {
 	hooks := podWith(func(p *corev1.Pod) {
 		p.Name, p.Labels, p.Annotations = runner+"-workflow", map[string]string{v1alpha1.LabelRunnerPod: runner}, nil
 	})
-	if _, stories, err := asked(t, server(podsOnly, podWith(nil), hooks), hooks.Name); err != nil || len(stories) != 1 || stories[0].Runner != runner || stories[0].Job.ID != job {
+	if _, stories, err := asked(t, server(podsOnly, podWith(nil), hooks), hooks.Name); err != nil ||
+		len(stories) != 1 || stories[0].Runner != runner || stories[0].Job.ID != job {
 		t.Errorf("of a pod of hooks: %v, %+v", err, stories)
 	}
 	oom := podWith(func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodFailed
-		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", StartedAt: *after(94), FinishedAt: *after(300)}}
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", StartedAt: *after(94),
+				FinishedAt: *after(300)}}
 	})
-	if said, stories, err := asked(t, server(podsOnly, oom), job); !errors.Is(err, finding.ErrProblems) || len(stories) != 1 || stories[0].State != Lost || stories[0].Reason != "OOMKilled" {
+	if said, stories, err := asked(t, server(podsOnly, oom), job); !errors.Is(err, finding.ErrProblems) ||
+		len(stories) != 1 || stories[0].State != Lost || stories[0].Reason != "OOMKilled" {
 		t.Errorf("a lost job: %v, %+v\n%s", err, stories, said)
 	}
 }
@@ -289,7 +330,8 @@ func TestWithoutRights(t *testing.T) {
 	}
 	noSets := func(object any, _ string) bool { _, is := object.(*v1alpha1.AutoscalingRunnerSetList); return is }
 	waits := v1alpha1.WaitingJob{RunID: run, JobID: job, AssignedAt: *after(0)}
-	if said, stories, err := asked(t, server(noSets, scaleSet(1, 1, waits)...), job); err != nil || len(stories) != 1 || !strings.Contains(said, "AutoscalingRunnerSets") {
+	if said, stories, err := asked(t, server(noSets, scaleSet(1, 1, waits)...), job); err != nil || len(stories) != 1 ||
+		!strings.Contains(said, "AutoscalingRunnerSets") {
 		t.Errorf("without scale sets: %v, %+v\n%s", err, stories, said)
 	}
 }
@@ -303,7 +345,8 @@ func TestHostileNames(t *testing.T) {
 		s.JobDisplayName, s.JobRepositoryName, s.JobWorkflowRef, s.Event = evil, evil, evil, evil
 		r.Spec.GitHubConfigUrl = evil
 	})
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "e"}, InvolvedObject: corev1.ObjectReference{Name: runner}, Type: "Warning", Reason: evil, Message: evil}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "e"},
+		InvolvedObject: corev1.ObjectReference{Name: runner}, Type: "Warning", Reason: evil, Message: evil}
 	var document bytes.Buffer
 	said, _, _ := asked(t, server(nil, r, event), job)
 	_ = Run(t.Context(), server(nil, r, event), job, Options{Format: output.JSON}, &document)
@@ -317,7 +360,8 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("a name has made a line of its own: %s", said)
 		}
 	}
-	if back := (answer{}); json.Unmarshal(document.Bytes(), &back) != nil || len(back.Jobs) != 1 || !reflect.DeepEqual(back.Jobs[0].Job.Name, evil) {
+	if back := (answer{}); json.Unmarshal(document.Bytes(), &back) != nil || len(back.Jobs) != 1 ||
+		!reflect.DeepEqual(back.Jobs[0].Job.Name, evil) {
 		t.Errorf("JSON does not have the name as it is: %s", document.String())
 	}
 }
@@ -327,12 +371,14 @@ func TestEventsOfARunner(t *testing.T) {
 	objects := []client.Object{runnerWith(nil)}
 	for i := range 20 {
 		objects = append(objects, &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: string(rune('a' + i))}, InvolvedObject: corev1.ObjectReference{Name: runner}, Type: "Normal", Reason: "Step",
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "runners", Name: string(rune('a' + i))},
+			InvolvedObject: corev1.ObjectReference{Name: runner}, Type: "Normal", Reason: "Step",
 			Message: "number " + string(rune('a'+(i+7)%20)), LastTimestamp: *after((i + 7) % 20), Count: 2,
 		})
 	}
 	_, stories, err := asked(t, server(nil, objects...), runner)
-	if err != nil || len(stories) != 1 || len(stories[0].Events) != 8 || !strings.HasSuffix(stories[0].Events[7], "Normal Step (2 times): number t") ||
+	if err != nil || len(stories) != 1 || len(stories[0].Events) != 8 ||
+		!strings.HasSuffix(stories[0].Events[7], "Normal Step (2 times): number t") ||
 		!strings.HasSuffix(stories[0].Events[0], "number m") {
 		t.Errorf("%v, %+v", err, stories)
 	}

@@ -44,7 +44,8 @@ func live() corev1.ContainerStatus {
 }
 
 func exited(code int32) corev1.ContainerStatus {
-	return corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
+	return corev1.ContainerStatus{State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}}
 }
 
 func TestPhaseFollowsTheContainers(t *testing.T) {
@@ -72,7 +73,8 @@ func TestPhaseFollowsTheContainers(t *testing.T) {
 				RestartPolicy:  test.policy,
 				InitContainers: []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: &always}},
 				Containers:     []corev1.Container{{Name: "main"}},
-			}}, containers: map[string]corev1.ContainerStatus{"init": test.init, "sidecar": test.sidecar, "main": test.main}}
+			}}, containers: map[string]corev1.ContainerStatus{"init": test.init, "sidecar": test.sidecar,
+				"main": test.main}}
 			if got := v.status().Phase; got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}

@@ -51,7 +51,8 @@ func (e Exec) portVariables() map[int32]string { return e.Ports }
 
 // Run runs the program to its end.
 func (e Exec) Run(ctx context.Context, c *Container) int {
-	log, err := os.OpenFile(c.player.node.logPath(c.player.key(), c.Spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(c.player.node.logPath(c.player.key(), c.Spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	if err != nil {
 		return exitNotExecutable
 	}

@@ -81,7 +81,9 @@ func TestPodsOfALostNodeStayTerminatingUntilForced(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{})
 	pod := s.pod("runner")
 	s.create(pod)
-	s.awaits(pod, "Ready", func(pod *corev1.Pod) bool { return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue })
+	s.awaits(pod, "Ready", func(pod *corev1.Pod) bool {
+		return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue
+	})
 	if err := s.node.Lose(t.Context(), everyPod, fakenode.PowerOff); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,8 @@ func TestASilentNodeTellsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if seen.Status.Phase != corev1.PodRunning || conditionOf(seen, corev1.PodReady) != corev1.ConditionTrue {
-		t.Errorf("while the node is silent the pod is %s, Ready %s", seen.Status.Phase, conditionOf(seen, corev1.PodReady))
+		t.Errorf("while the node is silent the pod is %s, Ready %s", seen.Status.Phase,
+			conditionOf(seen, corev1.PodReady))
 	}
 	s.node.Restore(everyPod)
 	s.awaitsPhase(pod, corev1.PodFailed)
@@ -134,6 +137,7 @@ func TestANodeThatComesBackReportsWhatHasHappened(t *testing.T) {
 	s.node.Restore(everyPod)
 	s.awaitsPhase(once, corev1.PodFailed)
 	s.awaits(always, "restarted and ready", func(pod *corev1.Pod) bool {
-		return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue && pod.Status.ContainerStatuses[0].RestartCount == 1
+		return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue &&
+			pod.Status.ContainerStatuses[0].RestartCount == 1
 	})
 }

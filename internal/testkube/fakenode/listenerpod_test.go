@@ -32,7 +32,8 @@ func newListenerStage(t *testing.T) (*stage, *corev1.Pod) {
 	})
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{
-			ProbeHandler:   corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},
+			ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}},
 			TimeoutSeconds: 30, // a program that waits for CPU time is not dead
 		}
 	}
@@ -122,7 +123,8 @@ func TestTokenOfAProjectedVolume(t *testing.T) {
 		}
 		pod.Spec.AutomountServiceAccountToken = new(false)
 		pod.Spec.Volumes = append(pod.Spec.Volumes,
-			corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}})
+			corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: sources}}})
 		container := &pod.Spec.Containers[0]
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "token", MountPath: path})
 		container.Env[0].Value = path + "/" + file
@@ -136,7 +138,7 @@ func TestTokenOfAProjectedVolume(t *testing.T) {
 
 func is(want string) func(string) bool { return func(content string) bool { return content == want } }
 
-// isTokenOf returns whether the API server takes a token for one of the account.
+// isTokenOf returns a function that reports whether the API server takes a token for one of the account.
 func (s *stage) isTokenOf(account string) func(string) bool {
 	return func(token string) bool {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -163,7 +165,8 @@ func TestAKilledListenerIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitsReady(pod, 2)
-	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Reason != "OOMKilled" {
+	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
+		last.Reason != "OOMKilled" {
 		t.Errorf("the last termination is %v, want OOMKilled", last)
 	}
 }

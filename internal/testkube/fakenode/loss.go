@@ -106,8 +106,9 @@ func (p *player) markNotReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode the condition of pod %s: %w", p.key(), err)
 	}
-	_, err = p.node.clientset.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch,
-		metav1.PatchOptions{}, "status")
+	_, err = p.node.clientset.CoreV1().Pods(p.pod.Namespace).
+		Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("mark pod %s not ready: %w", p.key(), err)
 	}

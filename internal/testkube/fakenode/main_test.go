@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // program serves its configuration file and its identity until SIGTERM. While the file says "sick", its liveness fails.
-// If there is a variable CRASH, it exits with 3 at once.
+// If there is a variable CRASH, it exits with 3 immediately.
 func program() int {
 	if os.Getenv("CRASH") != "" {
 		return 3

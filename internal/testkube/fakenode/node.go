@@ -45,7 +45,7 @@ type Options struct {
 	Accepts func(*corev1.Pod) bool
 	// StartLatency is the time from the binding to the start of the first container. Default 50 ms.
 	StartLatency time.Duration
-	// Runners play containers, by container name. Without one, an init container exits 0 at once, and a sidecar or
+	// Runners play containers, by container name. Without one, an init container exits 0 immediately, and a sidecar or
 	// other container runs until it is stopped.
 	Runners map[string]Runner
 	// Claims play the PersistentVolumeClaims that pods mount. Nil means that all claims can be had.
@@ -150,7 +150,8 @@ func (n *Node) watch(ctx context.Context) error {
 	source := cache.NewListWatchFromClient(n.clientset.CoreV1().RESTClient(), "pods", n.options.Namespace,
 		fields.Everything())
 	// Persistent, because a kubelet reconnects soon after its API server is back.
-	pods := cache.NewSharedIndexInformer(informer.Persistent(source, n.options.Clock), &corev1.Pod{}, 0, cache.Indexers{})
+	pods := cache.NewSharedIndexInformer(informer.Persistent(source, n.options.Clock), &corev1.Pod{}, 0,
+		cache.Indexers{})
 	if err := pods.SetTransform(withoutManagedFields); err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
@@ -245,7 +246,7 @@ func (n *Node) matching(match func(*corev1.Pod) bool) []*player {
 	return found
 }
 
-// Address returns where a port of the pod can be reached on this machine. It fails if the pod is not on this node or no
+// Address returns the address of a port of the pod on this machine. It fails if the pod is not on this node or no
 // running program (Exec) in it has an address for the port.
 func (n *Node) Address(pod types.NamespacedName, port int32) (string, error) {
 	p, err := n.player(pod)
@@ -260,7 +261,7 @@ func (n *Node) Address(pod types.NamespacedName, port int32) (string, error) {
 	return "", fmt.Errorf("pod %s has no port %d on this machine", pod, port)
 }
 
-// Log returns what the programs (Exec) of a container have written, over all its restarts. It outlives the pod.
+// Log returns the output of the programs (Exec) of a container, over all its restarts. It outlives the pod.
 func (n *Node) Log(pod types.NamespacedName, container string) (string, error) {
 	content, err := os.ReadFile(n.logPath(pod, container))
 	if err != nil {

@@ -92,8 +92,9 @@ func (p *player) publishNow() {
 		return
 	}
 	if p.write(func(ctx context.Context) error {
-		_, err := p.node.clientset.CoreV1().Pods(p.pod.Namespace).Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch,
-			metav1.PatchOptions{}, "status")
+		_, err := p.node.clientset.CoreV1().Pods(p.pod.Namespace).
+			Patch(ctx, p.pod.Name, types.StrategicMergePatchType, patch,
+				metav1.PatchOptions{}, "status")
 		return err
 	}) {
 		p.lastStatus = &status

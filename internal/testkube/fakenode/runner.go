@@ -26,7 +26,7 @@ func WithEnvironment(run func(ctx context.Context, environment map[string]string
 	return RunnerFunc(func(ctx context.Context, c *Container) int { return run(ctx, c.Environment) })
 }
 
-// Exit is a Runner that exits at once.
+// Exit is a Runner that exits immediately.
 func Exit(code int) Runner {
 	return RunnerFunc(func(context.Context, *Container) int { return code })
 }

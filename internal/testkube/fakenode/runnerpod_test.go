@@ -56,7 +56,8 @@ func TestRunnerPodGetsItsEnvironmentAndItsExitCodeBecomesTheOutcome(t *testing.T
 }
 
 func TestAMissingSecretKeepsTheContainerWaitingUntilItComes(t *testing.T) {
-	s := newStage(t, testkube.Shared(t), fakenode.Options{Runners: map[string]fakenode.Runner{"runner": fakenode.Exit(0)}})
+	s := newStage(t, testkube.Shared(t), fakenode.Options{
+		Runners: map[string]fakenode.Runner{"runner": fakenode.Exit(0)}})
 	pod := s.pod("runner")
 	pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "late"}}}}
@@ -88,7 +89,9 @@ func TestDeletionStopsContainersBeforeTheObjectGoes(t *testing.T) {
 	}})
 	pod := s.pod("runner")
 	s.create(pod)
-	s.awaits(pod, "Ready", func(pod *corev1.Pod) bool { return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue })
+	s.awaits(pod, "Ready", func(pod *corev1.Pod) bool {
+		return conditionOf(pod, corev1.PodReady) == corev1.ConditionTrue
+	})
 	s.delete(pod)
 	s.awaitsGone(pod)
 	select {
@@ -152,7 +155,8 @@ func TestInitContainersComeFirstAndSidecarsEndLast(t *testing.T) {
 
 func TestManyPodsAreCheap(t *testing.T) {
 	const pods = 150
-	s := newStage(t, testkube.Shared(t), fakenode.Options{Runners: map[string]fakenode.Runner{"runner": fakenode.Exit(0)}})
+	s := newStage(t, testkube.Shared(t), fakenode.Options{
+		Runners: map[string]fakenode.Runner{"runner": fakenode.Exit(0)}})
 	for i := range pods {
 		s.create(s.pod(fmt.Sprintf("runner-%d", i)))
 	}

@@ -181,7 +181,8 @@ func (v view) conditions(phase corev1.PodPhase) []corev1.PodCondition {
 
 // condition composes one condition. Its reason is used only if the condition does not hold.
 func (v view) condition(kind corev1.PodConditionType, holds bool, reason, message string) corev1.PodCondition {
-	condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: v.now}
+	condition := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Message: message,
+		LastTransitionTime: v.now}
 	if !holds {
 		condition.Status, condition.Reason = corev1.ConditionFalse, reason
 	}

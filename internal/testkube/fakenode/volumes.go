@@ -70,7 +70,8 @@ func (p *player) fill(ctx context.Context, directory string, source corev1.Volum
 				return writeAtomically(directory, selected(object.(*corev1.Secret).Data, source.Secret.Items))
 			})
 	case source.ConfigMap != nil:
-		return p.follow(ctx, "configmaps", &corev1.ConfigMap{}, source.ConfigMap.Name, isTrue(source.ConfigMap.Optional),
+		return p.follow(ctx, "configmaps", &corev1.ConfigMap{}, source.ConfigMap.Name,
+			isTrue(source.ConfigMap.Optional),
 			func(object any) error {
 				return writeAtomically(directory, selected(content(object.(*corev1.ConfigMap)), source.ConfigMap.Items))
 			})
@@ -98,7 +99,9 @@ func (p *player) follow(
 	_, follower := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: informer.Persistent(source, p.node.options.Clock), // for the same reason as with pods
 		ObjectType:    kind,
-		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }},
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) {
+			handle(object)
+		}},
 	})
 	following, stop := context.WithCancel(p.present)
 	p.node.playing.Go(func() {

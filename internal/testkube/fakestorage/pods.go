@@ -27,7 +27,7 @@ func (s *Storage) Place(ctx context.Context, pod *corev1.Pod, pending func(messa
 	}
 }
 
-// place makes one attempt, and returns why the pod has no place.
+// place makes one attempt, and returns the reason why the pod has no place.
 func (s *Storage) place(ctx context.Context, pod *corev1.Pod) string {
 	names := claimNames(pod)
 	if len(names) == 0 {
@@ -43,7 +43,8 @@ func (s *Storage) place(ctx context.Context, pod *corev1.Pod) string {
 		case claim.DeletionTimestamp != nil:
 			return fmt.Sprintf("0/1 nodes are available: persistentvolumeclaim %q is being deleted.", name)
 		case claim.Status.Phase == corev1.ClaimLost:
-			return fmt.Sprintf("0/1 nodes are available: persistentvolumeclaim %q bound to non-existent persistentvolume %q.",
+			return fmt.Sprintf("0/1 nodes are available: persistentvolumeclaim %q bound to non-existent "+
+				"persistentvolume %q.",
 				name, claim.Spec.VolumeName)
 		case claim.Status.Phase != corev1.ClaimBound && s.options.Immediate:
 			return "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
@@ -85,7 +86,7 @@ func (s *Storage) room(zone string) (in, why string) {
 	return "", "0/1 nodes are available: 1 Insufficient cpu."
 }
 
-// makeable returns why no volume can be made for a claim, empty if it can.
+// makeable returns the reason why no volume can be made for a claim, empty if it can.
 func (s *Storage) makeable(ctx context.Context, claim *corev1.PersistentVolumeClaim) string {
 	s.mutex.Lock()
 	unmade := s.unmade
@@ -125,7 +126,8 @@ func (s *Storage) bind(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	}{
 		{change: map[string]any{"spec": map[string]any{"volumeName": "pvc-" + string(claim.UID)}}},
 		{"status", map[string]any{"status": map[string]any{
-			"phase": corev1.ClaimBound, "accessModes": claim.Spec.AccessModes, "capacity": claim.Spec.Resources.Requests,
+			"phase": corev1.ClaimBound, "accessModes": claim.Spec.AccessModes,
+			"capacity": claim.Spec.Resources.Requests,
 		}}},
 	} {
 		step.change["metadata"] = map[string]any{"uid": claim.UID}
@@ -155,7 +157,8 @@ func (s *Storage) Mount(ctx context.Context, pod *corev1.Pod, failed func(messag
 			if why == "" {
 				break
 			}
-			failed(fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", s.volumeOf(ctx, pod.Namespace, name), why))
+			failed(fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", s.volumeOf(ctx, pod.Namespace, name),
+				why))
 			if err := s.await(ctx, changed); err != nil {
 				return err
 			}
@@ -173,7 +176,7 @@ func (s *Storage) volumeOf(ctx context.Context, namespace, name string) string {
 	return claim.Spec.VolumeName
 }
 
-// mount makes one attempt, and returns why the claim is not mounted.
+// mount makes one attempt, and returns the reason why the claim is not mounted.
 func (s *Storage) mount(ctx context.Context, pod *corev1.Pod, name string) string {
 	claim, err := s.claim(ctx, pod.Namespace, name)
 	if err != nil {
@@ -194,7 +197,8 @@ func (s *Storage) mount(ctx context.Context, pod *corev1.Pod, name string) strin
 		}
 		if lives {
 			s.change(func() {
-				s.violations = append(s.violations, fmt.Sprintf("claim %s is mounted by pod %s and by pod %s", name, holder.Name,
+				s.violations = append(s.violations, fmt.Sprintf("claim %s is mounted by pod %s and by pod %s", name,
+					holder.Name,
 					pod.Name))
 			})
 		}

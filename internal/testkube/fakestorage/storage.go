@@ -86,7 +86,8 @@ func Start(t testing.TB, config *rest.Config, options Options) *Storage {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Storage{
 		options: options, clientset: clientset, cancel: cancel, changed: make(chan struct{}),
-		claims: cache.NewSharedIndexInformer(informer.Persistent(source, options.Clock), &corev1.PersistentVolumeClaim{}, 0,
+		claims: cache.NewSharedIndexInformer(informer.Persistent(source, options.Clock),
+			&corev1.PersistentVolumeClaim{}, 0,
 			cache.Indexers{}),
 		zones: map[types.UID]string{}, holders: map[types.UID]*corev1.Pod{}, full: sets.New[string](),
 	}

@@ -58,7 +58,8 @@ func (s *stage) claim(name string) *corev1.PersistentVolumeClaim {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
 	s.create(claim)
@@ -244,7 +245,9 @@ func TestACopyWaitsForWhatItCopies(t *testing.T) {
 
 func TestAVolumeThatCantBeMade(t *testing.T) {
 	s := newStage(t, fakestorage.Options{})
-	s.storage.RefuseVolumes(func(*corev1.PersistentVolumeClaim) string { return `storageclass.storage.k8s.io "fast" not found` })
+	s.storage.RefuseVolumes(func(*corev1.PersistentVolumeClaim) string {
+		return `storageclass.storage.k8s.io "fast" not found`
+	})
 	s.claim("unmade")
 	pod := s.pod("first", "unmade")
 	s.awaitsUnplaced(pod, `"fast" not found`)

@@ -99,7 +99,7 @@ func (p *Process) Pause() error {
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
 // Stop ends the program and waits until it has ended. It sends SIGTERM, and SIGKILL if the program still runs after
-// grace, or SIGKILL at once if grace is zero.
+// grace, or SIGKILL immediately if grace is zero.
 func (p *Process) Stop(grace time.Duration) error {
 	if grace > 0 {
 		if err := p.Signal(syscall.SIGTERM); err != nil {

@@ -128,7 +128,8 @@ func TestAPausedProgramDoesNothing(t *testing.T) {
 		if err := started.Resume(); err != nil {
 			t.Fatal(err)
 		}
-		NewWithT(t).Eventually(func() int64 { return size(t, written) }, "30s", "1ms").Should(BeNumerically(">", before))
+		NewWithT(t).Eventually(func() int64 { return size(t, written) }, "30s", "1ms").
+			Should(BeNumerically(">", before))
 	}
 }
 

@@ -42,7 +42,8 @@ func With(phase corev1.PodPhase, state corev1.ContainerState, change ...func(*co
 // Exited is the state of a container that has run for a minute.
 func Exited(code int32, reason string) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(Noon), FinishedAt: metav1.NewTime(Noon.Add(time.Minute))}}
+		ExitCode: code, Reason: reason, StartedAt: metav1.NewTime(Noon),
+		FinishedAt: metav1.NewTime(Noon.Add(time.Minute))}}
 }
 
 // Unstarted is the state of a container that has ended, and whose time of start may be a false one.

@@ -36,7 +36,8 @@ func (w *workshop) execute(ctx context.Context, name string, words ...string) er
 		Stdout:    true,
 		Stderr:    true,
 	}
-	address := w.client.CoreV1().RESTClient().Get().Namespace(w.namespace).Resource("pods").Name(name).SubResource("exec").
+	address := w.client.CoreV1().RESTClient().Get().Namespace(w.namespace).Resource("pods").Name(name).
+		SubResource("exec").
 		VersionedParams(command, scheme.ParameterCodec).URL()
 	connection, err := w.dial(ctx, address)
 	if err != nil {
@@ -60,7 +61,7 @@ func (w *workshop) dial(ctx context.Context, address *url.URL) (*websocket.Conn,
 	}).DialContext(ctx)
 }
 
-// readOutput returns what was printed; it fails unless the command's exit status was 0.
+// readOutput returns the output of a command; it fails unless the command's exit status was 0.
 func readOutput(connection *websocket.Conn) (string, error) {
 	var output strings.Builder
 	for {

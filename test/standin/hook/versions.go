@@ -47,11 +47,13 @@ func (w *workshop) onClaim(ctx context.Context, spec *corev1.PodSpec) error {
 		return err
 	}
 	if os.Getenv("ACTIONS_RUNNER_USE_KUBE_SCHEDULER") == "true" {
-		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{runner.Spec.NodeName}},
-			}}},
-		}}}
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+						Values: []string{runner.Spec.NodeName}},
+				}}},
+			}}}
 	} else {
 		spec.NodeName = runner.Spec.NodeName
 	}

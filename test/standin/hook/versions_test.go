@@ -63,7 +63,8 @@ func TestJobPodOfTheModeWithAVolume(t *testing.T) {
 func checkMetadata(t *testing.T, pod *corev1.Pod, runner string) {
 	t.Helper()
 	named := len(pod.Name) == maxName && strings.HasSuffix(pod.Name, "r-workflow")
-	if !named || pod.Labels[runnerPodLabel] != runner || pod.Labels["team"] != "ci" || pod.Annotations["keep"] != "true" {
+	if !named || pod.Labels[runnerPodLabel] != runner || pod.Labels["team"] != "ci" ||
+		pod.Annotations["keep"] != "true" {
 		t.Errorf("metadata %+v", pod.ObjectMeta)
 	}
 }

@@ -135,7 +135,8 @@ func (w *workshop) environment(ctx context.Context, container *corev1.Container)
 		ObjectMeta: w.metadata(w.random("-secret-")),
 		StringData: map[string]string{"GITHUB_ACTIONS": "true"},
 	}
-	container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}}}}
+	container.EnvFrom = []corev1.EnvFromSource{
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}}}}
 	_, err := w.client.CoreV1().Secrets(w.namespace).Create(ctx, secret, metav1.CreateOptions{})
 	return err
 }
@@ -194,7 +195,8 @@ func (w *workshop) prune(ctx context.Context) error {
 			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	}
 	for i := range secrets.Items {
-		errs = append(errs, w.client.CoreV1().Secrets(w.namespace).Delete(ctx, secrets.Items[i].Name, metav1.DeleteOptions{}))
+		errs = append(errs, w.client.CoreV1().Secrets(w.namespace).
+			Delete(ctx, secrets.Items[i].Name, metav1.DeleteOptions{}))
 	}
 	return errors.Join(errs...)
 }

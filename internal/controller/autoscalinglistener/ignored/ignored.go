@@ -135,6 +135,7 @@ func (r *Reporter) Tell(ctx context.Context, listener client.Object, why string)
 	}
 	note := fmt.Sprintf("This AutoscalingListener is ignored: %s. The manager creates the listeners of its scale sets "+
 		"itself; delete this one, and remove its finalizer if it stays", why)
-	report.RecordEvent(ctx, r.recorder, about, nil, report.Warning(v1alpha1.ReasonListenerIgnored, "IgnoreListener", note))
+	report.RecordEvent(ctx, r.recorder, about, nil,
+		report.Warning(v1alpha1.ReasonListenerIgnored, "IgnoreListener", note))
 	return true
 }

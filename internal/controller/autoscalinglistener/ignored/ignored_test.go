@@ -49,7 +49,8 @@ func clientWith(listeners ...client.Object) client.WithWatch {
 // newReporter returns a reporter that reads with the client, and the Events that it records.
 func newReporter(reader client.Reader, watchNamespace string) (*Reporter, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(1000)
-	limited := report.LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
+	limited := report.LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0,
+		time.UTC)))
 	return NewReporter(reader, limited, managerNamespace, watchNamespace), recorder
 }
 
@@ -110,7 +111,8 @@ func TestListenersElsewhereAreLookedForEveryHour(t *testing.T) {
 		var lists atomic.Int32
 		var answering atomic.Bool
 		reporter, _ := newReporter(interceptor.NewClient(clientWith(), interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+				options ...client.ListOption) error {
 				lists.Add(1)
 				if _, metadata := list.(*metav1.PartialObjectMetadataList); !metadata {
 					t.Errorf("%T is listed", list)

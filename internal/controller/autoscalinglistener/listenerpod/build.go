@@ -91,7 +91,8 @@ func (b Builder) Pod() (*corev1.Pod, error) {
 			// The image sets the user, because OpenShift refuses pods that set a user outside of their namespace's
 			// range.
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{
+					Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{b.container()},
 			Volumes: []corev1.Volume{{Name: listenertemplate.ConfigVolume, VolumeSource: corev1.VolumeSource{
@@ -184,8 +185,9 @@ func (b Builder) environment() []corev1.EnvVar {
 	for _, key := range []string{credentials.KeyHTTPProxy, credentials.KeyHTTPSProxy, credentials.KeyNoProxy} {
 		environment = append(environment, corev1.EnvVar{Name: key,
 			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: b.Listener.Name + credentials.ListenerProxySuffix},
-				Key:                  key,
+				LocalObjectReference: corev1.LocalObjectReference{
+					Name: b.Listener.Name + credentials.ListenerProxySuffix},
+				Key: key,
 			}}})
 	}
 	return environment
@@ -200,7 +202,8 @@ func (b Builder) ports() []corev1.ContainerPort {
 		return ports
 	}
 	if port, err := strconv.ParseInt(text, 10, 32); err == nil && port > 0 && port != config.HealthPort {
-		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port), Protocol: corev1.ProtocolTCP})
+		ports = append(ports, corev1.ContainerPort{Name: "metrics", ContainerPort: int32(port),
+			Protocol: corev1.ProtocolTCP})
 	}
 	return ports
 }

@@ -37,7 +37,8 @@ func userTemplate() *corev1.PodTemplateSpec {
 					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
 						corev1.ResourceMemory: resource.MustParse("16Mi"),
 					}},
-					LivenessProbe:   &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+					LivenessProbe: &corev1.Probe{
+						ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
 					SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64(1000))},
 				},
 				{Name: "sidecar", Image: "sidecar:1"},
@@ -161,7 +162,8 @@ func TestTemplateLeavesDefaults(t *testing.T) {
 		t.Errorf("container defaults are gone: %+v", listener)
 	}
 	if pod.Spec.ServiceAccountName != key.Name || pod.Labels[v1alpha1.LabelScaleSetName] != "set" {
-		t.Errorf("the template changed the pod's identity: account %s, labels %v", pod.Spec.ServiceAccountName, pod.Labels)
+		t.Errorf("the template changed the pod's identity: account %s, labels %v", pod.Spec.ServiceAccountName,
+			pod.Labels)
 	}
 }
 
@@ -171,7 +173,9 @@ func TestPodNeverHasARCImage(t *testing.T) {
 	for image, want := range map[string]string{"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2": "controller:1",
 		mirror: mirror} {
 		listener := newListener(func(l *v1alpha1.AutoscalingListener) {
-			l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ListenerContainerName, Image: image}}}}
+			l.Spec.Template = &corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{
+					{Name: v1alpha1.ListenerContainerName, Image: image}}}}
 		})
 		pod, err := Builder{Listener: listener, Policy: unrestricted}.Pod()
 		if err != nil {

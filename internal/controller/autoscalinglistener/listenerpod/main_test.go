@@ -26,8 +26,9 @@ func newListener(change ...func(*v1alpha1.AutoscalingListener)) *v1alpha1.Autosc
 		},
 		Spec: v1alpha1.AutoscalingListenerSpec{
 			GitHubConfigUrl: "https://github.com/my-org", GitHubConfigSecret: "github", RunnerScaleSetID: 7,
-			AutoscalingRunnerSetNamespace: "arc-runners", AutoscalingRunnerSetName: "set", EphemeralRunnerSetName: "set",
-			MaxRunners: 10, Image: "controller:1",
+			AutoscalingRunnerSetNamespace: "arc-runners", AutoscalingRunnerSetName: "set",
+			EphemeralRunnerSetName: "set",
+			MaxRunners:             10, Image: "controller:1",
 		},
 	}
 	for _, c := range change {

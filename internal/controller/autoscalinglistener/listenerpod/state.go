@@ -167,8 +167,8 @@ func Describe(pod *corev1.Pod) State {
 	}
 	if running {
 		return State{Reason: reasonNotListening,
-			Message: fmt.Sprintf("the listener is running but has no session on GitHub yet, or GitHub leaves its polls "+
-				"unanswered; kubectl logs -n %s %s shows which", pod.Namespace, pod.Name)}
+			Message: fmt.Sprintf("the listener is running but has no session on GitHub yet, or GitHub leaves "+
+				"its polls unanswered; kubectl logs -n %s %s shows which", pod.Namespace, pod.Name)}
 	}
 	return State{Reason: ReasonStarting, Message: "the pod is starting"}
 }
@@ -184,9 +184,10 @@ func waitMessage(pod *corev1.Pod, status corev1.ContainerStatus) string {
 	message := fmt.Sprintf("container %s: %s", status.Name,
 		cmp.Or(status.State.Waiting.Message, status.State.Waiting.Reason))
 	if last := status.LastTerminationState.Terminated; last != nil {
-		message += fmt.Sprintf("; %d restarts, the last ended with exit code %d (%s)%s; see kubectl logs -n %s %s -c %s "+
-			"--previous",
-			status.RestartCount, last.ExitCode, last.Reason, prefixed(": ", last.Message), pod.Namespace, pod.Name, status.Name)
+		message += fmt.Sprintf("; %d restarts, the last ended with exit code %d (%s)%s; see kubectl logs -n %s "+
+			"%s -c %s --previous",
+			status.RestartCount, last.ExitCode, last.Reason, prefixed(": ", last.Message), pod.Namespace, pod.Name,
+			status.Name)
 	}
 	return message
 }

@@ -79,7 +79,8 @@ func TestAssess(t *testing.T) {
 		"node removed": {func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = append(p.Status.Conditions,
-				corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
+				corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+					Reason: "DeletionByPodGC"})
 		}, State{Action: DeleteEnded, Reason: "DeletionByPodGC"}},
 		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, State{Action: DeleteEnded, Reason: reasonPodFailed}},
 		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: 6 * time.Second}},

@@ -148,8 +148,11 @@ func (a *admission) admit(
 	ctx context.Context, namespace string, template *corev1.PodTemplateSpec, policy listenertemplate.Policy,
 ) (*corev1.Pod, error) {
 	builder := Builder{
-		Listener:   newListener(func(l *v1alpha1.AutoscalingListener) { l.Namespace, l.Spec.Template = namespace, template }),
-		Entrypoint: []string{listenertemplate.DefaultProgram}, MetricsAddr: ":8080", Proxy: "revision-1", Policy: policy,
+		Listener: newListener(func(l *v1alpha1.AutoscalingListener) {
+			l.Namespace, l.Spec.Template = namespace, template
+		}),
+		Entrypoint: []string{listenertemplate.DefaultProgram}, MetricsAddr: ":8080", Proxy: "revision-1",
+		Policy: policy,
 	}
 	pod, err := builder.Pod()
 	if err != nil {
@@ -257,8 +260,9 @@ func (f *findings) container(container *corev1.Container) {
 	}
 	for _, mount := range container.VolumeMounts {
 		ofListener := mount.Name == listenertemplate.ConfigVolume || mount.Name == listenertemplate.TokenVolume
-		f.add(!own && (ofListener || mount.MountPath == listenertemplate.TokenPath), "the listener's volume "+mount.Name+
-			" in container "+container.Name)
+		f.add(!own && (ofListener || mount.MountPath == listenertemplate.TokenPath),
+			"the listener's volume "+mount.Name+
+				" in container "+container.Name)
 	}
 	for _, port := range container.Ports {
 		f.add(port.HostPort != 0, "a port of the node")
@@ -281,7 +285,8 @@ func (f *findings) variable(variable *corev1.EnvVar, ofListener bool) {
 func TestFragmentsAreValidInThemselves(t *testing.T) {
 	a := newAdmission(t)
 	for i := range fragments {
-		if _, err := a.admit(t.Context(), a.free, combined(t, i), listenertemplate.Policy{Unrestricted: true}); err != nil {
+		if _, err := a.admit(t.Context(), a.free, combined(t, i),
+			listenertemplate.Policy{Unrestricted: true}); err != nil {
 			t.Errorf("%s: %v", fragments[i], err)
 		}
 	}

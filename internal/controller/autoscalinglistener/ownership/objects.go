@@ -52,10 +52,12 @@ type TakenError struct {
 // Error names the object and the next step.
 func (e *TakenError) Error() string {
 	if len(e.Keepers) > 0 {
-		return kube.WhyKept(e.Kind, e.Key, e.Keepers) + "; it was a former listener's, and the new one waits for its name"
+		return kube.WhyKept(e.Kind, e.Key, e.Keepers) + "; it was a former listener's, and the new one waits for " +
+			"its name"
 	}
-	return fmt.Sprintf("%s %s has the name of the listener's own and belongs to somebody else, so it is left as it is; "+
-		"whoever owns it deletes it or recreates it under another name: it is looked at again every minute", e.Kind, e.Key)
+	return fmt.Sprintf("%s %s has the name of the listener's own and belongs to somebody else, so it is left "+
+		"as it is; whoever owns it deletes it or recreates it under another name: it is looked at again every minute",
+		e.Kind, e.Key)
 }
 
 // Standing says whose an object is that has the name of one of the listener's. Ours has the scale set's labels and the
@@ -107,7 +109,8 @@ func (o Objects) Claim(ctx context.Context, wanted, found client.Object) (gone b
 	case kube.Former:
 		err := o.Client.Delete(ctx, found, kube.UIDPrecondition(found))
 		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("delete %s %s of a former listener: %w", o.Kind(found), client.ObjectKeyFromObject(found),
+			return false, fmt.Errorf("delete %s %s of a former listener: %w", o.Kind(found),
+				client.ObjectKeyFromObject(found),
 				err)
 		}
 		if keepers := found.GetFinalizers(); len(keepers) > 0 {
@@ -135,8 +138,8 @@ func (o Objects) Create(ctx context.Context, wanted client.Object) error {
 	return err // it is the listener's, and the cache is behind, or it has just gone
 }
 
-// Bare returns what an object is created with: what identifies it and never changes. None of it grants or holds
-// anything.
+// Bare returns the part with which an object is created: what identifies it and never changes. None of it grants or
+// holds anything.
 func Bare(wanted client.Object) client.Object {
 	object := wanted.DeepCopyObject().(client.Object)
 	labels := map[string]string{}
@@ -179,7 +182,8 @@ func (o Objects) find(ctx context.Context, wanted client.Object) (client.Object,
 	list := object.(client.ObjectList) // every kind of the scheme has such a list
 	name := client.MatchingFields{metav1.ObjectNameField: wanted.GetName()}
 	if err := o.Reader.List(ctx, list, client.InNamespace(wanted.GetNamespace()), name); err != nil {
-		return nil, fmt.Errorf("look at %s %s, which exists: %w", o.Kind(wanted), client.ObjectKeyFromObject(wanted), err)
+		return nil, fmt.Errorf("look at %s %s, which exists: %w", o.Kind(wanted), client.ObjectKeyFromObject(wanted),
+			err)
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil || len(items) == 0 {

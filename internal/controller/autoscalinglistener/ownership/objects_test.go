@@ -19,9 +19,11 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	const system, runners = "arc-systems", "arc-runners"
 	listener := &v1alpha1.AutoscalingListener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "listener", UID: "listener-uid"},
-		Spec:       v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: runners, AutoscalingRunnerSetName: "set"},
+		Spec: v1alpha1.AutoscalingListenerSpec{AutoscalingRunnerSetNamespace: runners,
+			AutoscalingRunnerSetName: "set"},
 	}
-	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "set", UID: "set-uid"}}
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "set",
+		UID: "set-uid"}}
 	former := listener.DeepCopy()
 	former.UID = "former-uid"
 	others := map[string]string{v1alpha1.LabelScaleSetName: "other", v1alpha1.LabelScaleSetNamespace: runners}

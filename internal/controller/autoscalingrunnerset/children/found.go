@@ -118,7 +118,8 @@ func (k *Keeper) Find(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) (
 func (f *Found) IsStopped() bool {
 	return !slices.ContainsFunc(f.Listeners, func(listener v1alpha1.AutoscalingListener) bool {
 		condition := meta.FindStatusCondition(listener.Status.Conditions, v1alpha1.ConditionReady)
-		return listener.DeletionTimestamp == nil || condition == nil || condition.Reason != v1alpha1.ReasonListenerStopped
+		return listener.DeletionTimestamp == nil || condition == nil ||
+			condition.Reason != v1alpha1.ReasonListenerStopped
 	})
 }
 

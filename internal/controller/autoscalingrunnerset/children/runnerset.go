@@ -47,8 +47,8 @@ func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string,
 			return "", err
 		}
 		report.RecordEvent(ctx, k.options.Recorder, w.Set, old, report.Normal("OldRunnerSetDraining", "Reconcile",
-			fmt.Sprintf("EphemeralRunnerSet %s is from an earlier version: its idle runners are removed, its busy ones "+
-				"finish their jobs", old.Name)))
+			fmt.Sprintf("EphemeralRunnerSet %s is from an earlier version: its idle runners are removed, its "+
+				"busy ones finish their jobs", old.Name)))
 	}
 	live := w.Found.RunnerSet()
 	if live != nil && live.DeletionTimestamp != nil {
@@ -87,9 +87,10 @@ func (k *Keeper) RunnerSet(w Wanted) *v1alpha1.EphemeralRunnerSet {
 	}
 	return &v1alpha1.EphemeralRunnerSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       w.Set.Namespace,
-			Name:            name,
-			Labels:          k.labels(w.Set, w.Set.Labels, spec.EphemeralRunnerSetMetadata, v1alpha1.ComponentRunnerSet),
+			Namespace: w.Set.Namespace,
+			Name:      name,
+			Labels: k.labels(w.Set, w.Set.Labels, spec.EphemeralRunnerSetMetadata,
+				v1alpha1.ComponentRunnerSet),
 			Annotations:     w.annotations(spec.EphemeralRunnerSetMetadata),
 			OwnerReferences: kube.OwnedBy(w.Set),
 		},
@@ -200,6 +201,6 @@ func (k *Keeper) reclaimRunnerSet(
 func runnerSetRestored(name string) report.Event {
 	return report.Warning("RunnerSetRestored", "ScaleRunners",
 		fmt.Sprintf("EphemeralRunnerSet %s was changed by somebody other than the manager, which has restored it. "+
-			"No runner was created from the change. Change the AutoscalingRunnerSet instead; if nobody here did this, replace "+
-			"the listener's credentials", name))
+			"No runner was created from the change. Change the AutoscalingRunnerSet instead; if nobody here did "+
+			"this, replace the listener's credentials", name))
 }

@@ -14,7 +14,8 @@ func TestRoomForRunners(t *testing.T) {
 	if got := roomForRunners(nil, sets); got != nil {
 		t.Errorf("without a limit: %d", *got)
 	}
-	forged := []v1alpha1.EphemeralRunnerSet{{}, {Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: math.MinInt}}}
+	forged := []v1alpha1.EphemeralRunnerSet{{},
+		{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: math.MinInt}}}
 	if got := roomForRunners(&limit, forged); *got != limit {
 		t.Errorf("beside a set with a forged status: %d, want %d", *got, limit)
 	}

@@ -109,7 +109,8 @@ func (r *Remover) leftByARC(
 	if name == "" || !r.Permitted {
 		return nil, nil
 	}
-	for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.RoleList{}, &corev1.ServiceAccountList{}} {
+	for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.RoleList{},
+		&corev1.ServiceAccountList{}} {
 		if err := r.Client.List(ctx, list, client.InNamespace(set.Namespace),
 			client.MatchingLabels{v1alpha1.LabelScaleSetName: name}); err != nil {
 			return nil, fmt.Errorf("look for what ARC's chart has left: %w", err)
@@ -210,10 +211,12 @@ func named(set *v1alpha1.AutoscalingRunnerSet) []client.Object {
 // removeFinalizer removes the finalizer without reading the object: a strategic merge patch removes the one value and
 // leaves the others, and changes nothing if the value isn't there. Objects of our charts never have it.
 func (r *Remover) removeFinalizer(ctx context.Context, object client.Object) error {
-	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`, v1alpha1.FinalizerCleanupProtection)
+	patch := fmt.Sprintf(`{"metadata":{"$deleteFromPrimitiveList/finalizers":[%q]}}`,
+		v1alpha1.FinalizerCleanupProtection)
 	err := r.Client.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("strip %s from %s: %w", v1alpha1.FinalizerCleanupProtection, report.NameOf(r.Client, object), err)
+		return fmt.Errorf("strip %s from %s: %w", v1alpha1.FinalizerCleanupProtection, report.NameOf(r.Client, object),
+			err)
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ var announcements = []announcement{
 		always: true},
 	{conditionType: v1alpha1.ConditionSchedulesAccepted, status: metav1.ConditionFalse, event: report.Warning,
 		always: true},
-	{conditionType: v1alpha1.ConditionListenerReady, status: metav1.ConditionFalse, event: report.Warning, reasons: true},
+	{conditionType: v1alpha1.ConditionListenerReady, status: metav1.ConditionFalse, event: report.Warning,
+		reasons: true},
 	{conditionType: v1alpha1.ConditionRunnerOutdated, status: metav1.ConditionTrue},
 	{conditionType: v1alpha1.ConditionPodTemplateRefused, status: metav1.ConditionTrue, event: report.Warning,
 		always: true, reasons: true},
@@ -54,7 +55,8 @@ var announcements = []announcement{
 		always: true, reasons: true},
 	{conditionType: v1alpha1.ConditionRunnersUnprotected, status: metav1.ConditionTrue, event: report.Warning,
 		always: true, reasons: true},
-	{conditionType: v1alpha1.ConditionDeletionBlocked, status: metav1.ConditionTrue, event: report.Warning, always: true},
+	{conditionType: v1alpha1.ConditionDeletionBlocked, status: metav1.ConditionTrue, event: report.Warning,
+		always: true},
 	{conditionType: v1alpha1.ConditionStatisticsDoubtful, status: metav1.ConditionTrue, event: report.Warning,
 		always: true},
 	{conditionType: v1alpha1.ConditionFeedbackPermitted, status: metav1.ConditionFalse, event: report.Warning,
@@ -109,7 +111,8 @@ var (
 	}, []string{"name", "namespace"})
 	troubles = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gha_controller_scale_set_trouble",
-		Help: "1 while a condition of the scale set reports a problem, by condition and reason; no series while none does.",
+		Help: "1 while a condition of the scale set reports a problem, by condition and reason; no series while " +
+			"none does.",
 	}, []string{"name", "namespace", "condition", "reason"})
 )
 
@@ -143,7 +146,8 @@ func (s *Shown) Show(set types.NamespacedName, conditions []metav1.Condition, de
 	ready.WithLabelValues(set.Name, set.Namespace).Set(value)
 	for _, a := range announcements {
 		c := withStatus(conditions, a.conditionType, a.status)
-		if c == nil || a.summary || c.Reason == reasonWaitingForScaleSet { // what the listener waits for is a trouble already
+		// what the listener waits for is a trouble already
+		if c == nil || a.summary || c.Reason == reasonWaitingForScaleSet {
 			continue
 		}
 		t := trouble{c.Type, report.KnownReason(c.Reason)}

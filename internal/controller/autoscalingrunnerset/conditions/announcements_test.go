@@ -101,7 +101,8 @@ func TestTransitionEvents(t *testing.T) {
 		}, []string{v1alpha1.ReasonRunnerGroupNotFound}},
 		"other conflict": {
 			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "RateLimited")},
-			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, []string{"SessionConflict"}},
+			[]metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")},
+			[]string{"SessionConflict"}},
 		"first image is wrong": {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "ImagePullBackOff")}, []string{"ImagePullBackOff"}},
 		"pod is made":          {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, v1alpha1.ReasonListenerPodStarting)}, nil},
 		"starting":             {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet)}, nil},
@@ -119,7 +120,8 @@ func TestTransitionEvents(t *testing.T) {
 // The reasons while a set starts are no trouble and have no Event; a listener that loses its session has one.
 func TestStationsOfTheStartAreNotTold(t *testing.T) {
 	listener := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
-		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status, Reason: reason, Message: "because"}}
+		return []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: status, Reason: reason,
+			Message: "because"}}
 	}
 	starting := listener(metav1.ConditionFalse, "WaitingForListener")
 	for _, reason := range []string{v1alpha1.ReasonListenerPodStarting, v1alpha1.ReasonListenerNotListening} {

@@ -181,7 +181,8 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	switch { // the column that ARC has; conditions say more
 	case meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnerOutdated):
 		status.Phase = v1alpha1.AutoscalingRunnerSetPhaseOutdated
-	case f.Registration != nil && f.HasRunnerSet() && f.Listener() != nil: // all objects exist, whether they work or not
+	// all objects exist, whether they work or not
+	case f.Registration != nil && f.HasRunnerSet() && f.Listener() != nil:
 		status.Phase = v1alpha1.AutoscalingRunnerSetPhaseRunning
 	default:
 		status.Phase = v1alpha1.AutoscalingRunnerSetPhasePending
@@ -189,15 +190,16 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	return status
 }
 
-// DesiredRunners returns how many runners there are to be. The runner set works it out from the same figures; it isn't
-// asked, so that the number changes with the jobs, in one write.
+// DesiredRunners returns the number of runners that there are to be. The runner set works it out from the same figures;
+// it isn't asked, so that the number changes with the jobs, in one write.
 func (f *Findings) DesiredRunners() int {
 	current := f.RunnerSet()
 	if current == nil {
 		return 0
 	}
 	return demand.Asked{
-		Assigned: current.Spec.AssignedJobs, Running: current.Status.BusyRunners, Min: f.Numbers.Min, Max: f.Numbers.Max,
+		Assigned: current.Spec.AssignedJobs, Running: current.Status.BusyRunners, Min: f.Numbers.Min,
+		Max:      f.Numbers.Max,
 		Headroom: effective.Headroom(&f.Set.Spec.PlannedCapacity), Drained: f.Numbers.Drained,
 		Unserved: !kube.HasServer(current), Replicas: current.Spec.Replicas,
 	}.Wanted()
@@ -226,8 +228,10 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		credentialsCondition(f), registeredCondition(f), labelsCondition(f),
 		runnersCondition(f, v1alpha1.ConditionDegraded), runnersCondition(f, v1alpha1.ConditionRunnerOutdated),
 		runnersCondition(f, v1alpha1.ConditionQuotaExceeded), runnersCondition(f, v1alpha1.ConditionRunnersPending),
-		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful), runnersCondition(f, v1alpha1.ConditionVolumeClaimsReady),
-		runnersCondition(f, v1alpha1.ConditionCapacityLimited), runnersCondition(f, v1alpha1.ConditionFeedbackPermitted),
+		runnersCondition(f, v1alpha1.ConditionStatisticsDoubtful),
+		runnersCondition(f, v1alpha1.ConditionVolumeClaimsReady),
+		runnersCondition(f, v1alpha1.ConditionCapacityLimited),
+		runnersCondition(f, v1alpha1.ConditionFeedbackPermitted),
 		runnersCondition(f, v1alpha1.ConditionStartsLimited), drainedCondition(f),
 		disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
 		f.Template.Condition, schedulesCondition(f),

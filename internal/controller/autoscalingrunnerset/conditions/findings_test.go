@@ -46,7 +46,8 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	set.Name += "a"
 	_, err := scaleset.DesiredOf(set)
 	condition := registeredCondition(&Findings{Set: set, Cause: err})
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong ||
+	if condition == nil || condition.Status != metav1.ConditionFalse ||
+		condition.Reason != v1alpha1.ReasonNameTooLong ||
 		!needsUser(condition.Reason) {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
 	}
@@ -79,7 +80,8 @@ func TestDrained(t *testing.T) {
 		f := healthy(func(f *Findings) {
 			f.Set.Annotations = map[string]string{v1alpha1.AnnotationDrained: test.value}
 			runnerSet := &f.RunnerSets[0]
-			runnerSet.Status.Listener.State, runnerSet.Spec.AssignedJobs, runnerSet.Status.RunningEphemeralRunners = test.state,
+			runnerSet.Status.Listener.State, runnerSet.Spec.AssignedJobs,
+				runnerSet.Status.RunningEphemeralRunners = test.state,
 				test.jobs, test.runners
 			if test.known {
 				f.Set.Status.Conditions = append(f.Set.Status.Conditions,
@@ -146,7 +148,8 @@ func TestForgedReportsOfAListenerAreBounded(t *testing.T) {
 		var conditions []metav1.Condition
 		report.SetConditions(&conditions, 1, time.Now(), condition)
 		if got := conditions[0]; got.Reason != test.want || len(got.Message) > 1024 {
-			t.Errorf("%s: reason %s and %d bytes, want %s and at most 1024", name, got.Reason, len(got.Message), test.want)
+			t.Errorf("%s: reason %s and %d bytes, want %s and at most 1024", name, got.Reason, len(got.Message),
+				test.want)
 		}
 	}
 }
@@ -198,7 +201,8 @@ func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
 	} {
 		status := healthy(func(f *Findings) {
 			f.Set.Status.Placement = former
-			f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Status.Capacity, f.RunnerSets[0].Status.Placement = test.most,
+			f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Status.Capacity,
+				f.RunnerSets[0].Status.Placement = test.most,
 				test.capacity, test.of
 			if test.places {
 				f.Set.Spec.Capacity = &v1alpha1.CapacitySpec{Mode: v1alpha1.CapacityPlacement}

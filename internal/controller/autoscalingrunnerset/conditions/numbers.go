@@ -25,11 +25,12 @@ import (
 // takesJobs reports whether the set may be given jobs. If not, its listener has no session.
 func (f *Findings) takesJobs() bool { return f.Numbers.Accepted() > 0 }
 
-// whyNoJobs returns why a set is given none, as reason and message.
+// whyNoJobs says why a set is given none, as reason and message.
 func (f *Findings) whyNoJobs() (reason, message string) {
 	switch of := f.Numbers.MaxOf; {
 	case f.Numbers.Drained:
-		return v1alpha1.ReasonDrained, "the annotation " + v1alpha1.AnnotationDrained + " is on the AutoscalingRunnerSet"
+		return v1alpha1.ReasonDrained, "the annotation " + v1alpha1.AnnotationDrained +
+			" is on the AutoscalingRunnerSet"
 	case of != "":
 		return v1alpha1.ReasonMaxRunnersZero, fmt.Sprintf("schedule %s sets maxRunners to 0%s", of, until(&f.Numbers))
 	}
@@ -58,8 +59,9 @@ func drainedCondition(f *Findings) *metav1.Condition {
 	again := "; to take jobs again, remove the annotation " + v1alpha1.AnnotationDrained
 	switch {
 	case !closed:
-		return new(report.False(conditionType, reasonDraining, "the listener has not closed its session with GitHub yet"+
-			again))
+		return new(report.False(conditionType, reasonDraining,
+			"the listener has not closed its session with GitHub yet"+
+				again))
 	case jobs+runners > 0:
 		return new(report.False(conditionType, reasonDraining,
 			fmt.Sprintf("assigned jobs: %d, runners: %d; they finish%s", jobs, runners, again)))
@@ -114,8 +116,9 @@ func schedulesCondition(f *Findings) *metav1.Condition {
 		if more := len(n.Refused) - len(messages); more > 0 {
 			messages = append(messages, fmt.Sprintf("and %d more", more))
 		}
-		return new(report.False(conditionType, v1alpha1.ReasonScheduleRefused, report.Abridged(strings.Join(messages, "; "))+
-			"; other schedules are followed: correct the field in the values of the scale set"))
+		return new(report.False(conditionType, v1alpha1.ReasonScheduleRefused,
+			report.Abridged(strings.Join(messages, "; "))+
+				"; other schedules are followed: correct the field in the values of the scale set"))
 	case len(f.Set.Spec.Schedules) == 0 && meta.FindStatusCondition(f.Set.Status.Conditions, conditionType) == nil:
 		return nil
 	case len(f.Set.Spec.Schedules) == 0:
@@ -163,8 +166,8 @@ var (
 	effectiveMin = numberGauge("effective_min_runners",
 		"Idle runners that are kept: minRunners of the spec or of an open schedule, within limits.")
 	effectiveMax = numberGauge("effective_max_runners",
-		"Most runners of the scale set: maxRunners of the spec or of an open schedule, within limits; 2147483647 if there "+
-			"is no limit.")
+		"Most runners of the scale set: maxRunners of the spec or of an open schedule, within limits; 2147483647 "+
+			"if there is no limit.")
 	untilSeconds = numberGauge("effective_until_timestamp_seconds",
 		"When a schedule may change these numbers next, as Unix time; no series if none will.")
 	scheduleOpen = numberGauge("schedule_open", "1 while the window of a schedule is open, 0 while it is closed.",
@@ -219,8 +222,8 @@ var limited = numberGauge("scale_set_limited",
 		"It follows within a minute.", "reason")
 
 // ShowLimit sets the series of what limits a set whose status is to be after, and returns the Event about a change of
-// it, if there is one. It also returns when to look again; zero means never. settled has what is remembered of the set:
-// a manager that has just started goes on with what the status of its set has said so far.
+// it, if there is one. It also returns the time to look again; zero means never. settled has what is remembered of the
+// set: a manager that has just started goes on with what the status of its set has said so far.
 func (s *Shown) ShowLimit(
 	set types.NamespacedName, f *Findings, after *v1alpha1.AutoscalingRunnerSet,
 ) (event *report.Event, again time.Time) {

@@ -23,7 +23,8 @@ func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 		return report.True(conditionType, reasonAccepted, "")
 	}
 	message := fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
-		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of its chart",
+		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of "+
+		"its chart",
 		refused.List(report.MaxQuoted))
 	for _, refusal := range refused.First {
 		if refusal.Reason == listenertemplate.ReasonARCImage { // no policy allows it
@@ -33,15 +34,15 @@ func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 	return report.False(conditionType, v1alpha1.ReasonFieldsRefused, message)
 }
 
-// listenerCondition returns what is wrong with the listener's pod or, if nothing is, what the listener reports.
+// listenerCondition says what is wrong with the listener's pod or, if nothing is, what the listener reports.
 func listenerCondition(f *Findings) metav1.Condition {
 	const conditionType = v1alpha1.ConditionListenerReady
 	listener, runnerSet := f.Listener(), f.RunnerSet()
 	if len(f.TakenNames) > 0 {
 		return report.False(conditionType, v1alpha1.ReasonListenerNameTaken, fmt.Sprintf(
-			"the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could get, and "+
-				"belong to others; whoever administers the manager finds out who created them, and deletes one: it is tried again "+
-				"every minute",
+			"the AutoscalingListeners %s in the manager's namespace have the names that this set's listener could "+
+				"get, and belong to others; whoever administers the manager finds out who created them, and deletes "+
+				"one: it is tried again every minute",
 			strings.Join(f.TakenNames, " and ")))
 	}
 	if listener == nil || runnerSet == nil {
@@ -63,7 +64,8 @@ func listenerCondition(f *Findings) metav1.Condition {
 		return report.True(conditionType, reasonListening, reported.Message)
 	case reported.State == v1alpha1.ListenerStateClosed && f.takesJobs():
 		return report.Unknown(conditionType, reasonListenerStarting,
-			"jobs are accepted again; the listener opens its session within seconds, when its configuration has reached it")
+			"jobs are accepted again; the listener opens its session within seconds, when its configuration has "+
+				"reached it")
 	case reported.State == v1alpha1.ListenerStateClosed:
 		reason, message := f.whyNoJobs()
 		return report.True(conditionType, reason, "the message session is closed because "+message+
@@ -109,8 +111,8 @@ func versionCondition(labels map[string]string, manager string) metav1.Condition
 		return report.True(v1alpha1.ConditionVersionSupported, reasonVersionMatches, "")
 	}
 	return report.False(v1alpha1.ConditionVersionSupported, reasonVersionForeign, fmt.Sprintf(
-		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its chart to the "+
-			"manager's version", chart, manager))
+		"created by a chart of version %s, but the manager is %s; the scale set keeps working. Upgrade its "+
+			"chart to the manager's version", chart, manager))
 }
 
 // versionSupported reports whether the manager is a development build, or both are the same version or releases of the

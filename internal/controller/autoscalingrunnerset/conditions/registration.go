@@ -111,7 +111,7 @@ func (f *Findings) scaleSetInQuestion() bool {
 		f.outdated(v1alpha1.ConditionScaleSetRegistered)
 }
 
-// answerCondition returns what GitHub's answer means for the registration, nil if the call failed in a way that leaves
+// answerCondition says what GitHub's answer means for the registration, nil if the call failed in a way that leaves
 // an existing registration valid, or if the answer only needs to be written to a newer object.
 func answerCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionScaleSetRegistered
@@ -193,8 +193,9 @@ func labelsCondition(f *Findings) *metav1.Condition {
 	advice := "scale sets have only one label before GitHub Enterprise Server 3.18, " +
 		"and up to 3.20 unless DistributedTask.AllowRunnerScaleSetCustomLabels is enabled"
 	if config, err := actions.ParseConfigURL(f.Desired.URL); err == nil && config.Hosted {
-		advice = "if they were added to a scale set that existed, uninstall it while no job is queued, and install it " +
-			"again: GitHub may accept labels only when it creates a scale set; or remove them from scaleSetLabels"
+		advice = "if they were added to a scale set that existed, uninstall it while no job is queued, and " +
+			"install it again: GitHub may accept labels only when it creates a scale set; or remove them from " +
+			"scaleSetLabels"
 	}
 	return new(report.False(v1alpha1.ConditionLabelsInSync, v1alpha1.ReasonLabelsDropped, fmt.Sprintf(
 		"GitHub did not accept the labels %s: until it does, only jobs with runs-on: %s alone reach the scale set; %s",

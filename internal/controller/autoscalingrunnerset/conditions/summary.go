@@ -36,7 +36,7 @@ func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
 	return f.runningSummary(conditions)
 }
 
-// deletionStage returns what a deletion waits for.
+// deletionStage says what a deletion waits for.
 func (f *Findings) deletionStage() (reason, message string) {
 	stopping, cause := !f.IsStopped(), f.listenerCause()
 	switch {
@@ -92,7 +92,8 @@ func (f *Findings) awaitedRunnerSet() string {
 // False comes before one that is Unknown.
 func unregistered(conditions []metav1.Condition) *metav1.Condition {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
-		for _, conditionType := range []string{v1alpha1.ConditionCredentialsValid, v1alpha1.ConditionScaleSetRegistered} {
+		for _, conditionType := range []string{v1alpha1.ConditionCredentialsValid,
+			v1alpha1.ConditionScaleSetRegistered} {
 			if c := withStatus(conditions, conditionType, status); c != nil {
 				return c
 			}
@@ -168,14 +169,14 @@ func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message s
 	switch {
 	case f.Numbers.Drained:
 		reason, message = f.whyNoJobs()
-		return reason, message + ": no jobs are accepted, and those that are assigned run; the condition Drained says " +
-			"when none is left"
+		return reason, message + ": no jobs are accepted, and those that are assigned run; the condition " +
+			"Drained says when none is left"
 	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
 		return reasonReady, f.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
 	case !f.takesJobs():
 		reason, message = f.whyNoJobs()
-		return reason, message + ": no jobs are accepted, jobs that run finish, and assigned ones that have not started " +
-			"wait; raise maxRunners to run jobs"
+		return reason, message + ": no jobs are accepted, jobs that run finish, and assigned ones that have not " +
+			"started wait; raise maxRunners to run jobs"
 	}
 	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() +
 		" is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"

@@ -45,7 +45,8 @@ func healthyUnder(ceiling int, change func(*Findings)) *Findings {
 		Found: children.Found{RunnerSets: []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
 			CurrentReplicas: 3, RunningEphemeralRunners: 2, FailedEphemeralRunners: 1,
 			Listener: &v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateListening},
-		}}}, Listeners: []v1alpha1.AutoscalingListener{{Status: v1alpha1.AutoscalingListenerStatus{Conditions: condition(v1alpha1.ConditionReady)}}}},
+		}}}, Listeners: []v1alpha1.AutoscalingListener{
+			{Status: v1alpha1.AutoscalingListenerStatus{Conditions: condition(v1alpha1.ConditionReady)}}}},
 	}
 	f.Desired, f.Cause = scaleset.DesiredOf(set)
 	change(f)
@@ -118,7 +119,8 @@ func TestListenersFailureIsSaid(t *testing.T) {
 	failing := func(conditionType string, status metav1.ConditionStatus) func(*Findings) {
 		return func(f *Findings) {
 			f.Listeners[0].Status.Conditions = append(f.Listeners[0].Status.Conditions, metav1.Condition{
-				Type: conditionType, Status: status, Reason: v1alpha1.ReasonReconcileFailed, Message: "apply Secret: why"})
+				Type: conditionType, Status: status, Reason: v1alpha1.ReasonReconcileFailed,
+				Message: "apply Secret: why"})
 		}
 	}
 	unauthorized := func(f *Findings) {
@@ -192,7 +194,8 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := healthy(test.change).Status("1.2.3")
-			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, test.reason)
+			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue,
+				test.reason)
 		})
 	}
 }
@@ -213,7 +216,9 @@ func TestWhoLimitsEachSetIsTold(t *testing.T) {
 		"no runners":     {nil, new(0), true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := healthyUnder(50, func(f *Findings) { f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = test.least, test.most })
+			f := healthyUnder(50, func(f *Findings) {
+				f.Set.Spec.MinRunners, f.Set.Spec.MaxRunners = test.least, test.most
+			})
 			f.RunnerSets[0].Spec.MaxRunners = f.Numbers.Limit()
 			if _, message := f.readyReason(nil); !test.noRunners &&
 				(!strings.Contains(message, test.told) || (test.told == "") != (message == "")) {

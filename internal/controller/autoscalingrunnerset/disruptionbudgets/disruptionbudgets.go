@@ -49,7 +49,7 @@ type Budgets struct {
 	readAt time.Time
 }
 
-// staleAt returns when to read them again.
+// staleAt returns the time to read them again.
 func (b Budgets) staleAt() time.Time {
 	if apierrors.IsForbidden(b.err) {
 		return b.readAt.Add(forbiddenBackoff)

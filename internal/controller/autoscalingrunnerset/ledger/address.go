@@ -77,7 +77,7 @@ func MayLeadToOnePlace(a, b string) bool {
 	return compare(a, b, func(left, right *actions.ConfigURL) bool { return left.Hosted == right.Hosted })
 }
 
-// compare returns what same says about two addresses, false if one of them is invalid.
+// compare returns the answer of same about two addresses, false if one of them is invalid.
 func compare(a, b string, same func(left, right *actions.ConfigURL) bool) bool {
 	left, leftErr := actions.ParseConfigURL(a)
 	right, rightErr := actions.ParseConfigURL(b)

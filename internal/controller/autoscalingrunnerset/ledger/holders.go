@@ -26,8 +26,8 @@ type Holder struct {
 // Holders are the other AutoscalingRunnerSets at an address.
 type Holders []Holder
 
-// HolderOf returns who has recorded the scale set. An id that is recorded under another name proves nothing: a GitHub
-// that lost its state, or was restored, assigns ids a second time.
+// HolderOf returns the set that has recorded the scale set. An id that is recorded under another name proves nothing: a
+// GitHub that lost its state, or was restored, assigns ids a second time.
 func (h Holders) HolderOf(id int, name string) (types.NamespacedName, bool) {
 	i := slices.IndexFunc(h, func(other Holder) bool {
 		return other.Registration.ID == id && other.isNamed(name)
@@ -55,7 +55,8 @@ func (h Holders) HoldOtherwise(id int, name string) bool {
 // HoldOrWant reports whether a scale set of that name belongs to one of them, or will.
 func (h Holders) HoldOrWant(name string) bool {
 	return slices.ContainsFunc(h, func(other Holder) bool {
-		return (!other.Respelt && strings.EqualFold(other.Registration.Name, name)) || strings.EqualFold(other.Wanted, name)
+		return (!other.Respelt && strings.EqualFold(other.Registration.Name, name)) ||
+			strings.EqualFold(other.Wanted, name)
 	})
 }
 
@@ -77,19 +78,21 @@ type Position struct {
 	Unconfirmed bool
 }
 
-// Holders returns which of the other sets hold or want scale sets at the address. If this set and another hold the same
-// one, only one of them is its holder; see precedes. With ids it looks only for the holders of these, and at addresses
-// only if it finds one of them.
+// Holders returns those of the other sets that hold or want scale sets at the address. If this set and another hold the
+// same one, only one of them is its holder; see precedes. With ids it looks only for the holders of these, and at
+// addresses only if it finds one of them.
 func (p Position) Holders(others []v1alpha1.AutoscalingRunnerSet, ids ...int) (holders Holders) {
 	for i := range others {
 		set := &others[i]
 		holder := Holder{Key: client.ObjectKeyFromObject(set)}
 		theirs := RegistrationOf(set)
-		if theirs != nil && (len(ids) == 0 || slices.Contains(ids, theirs.ID)) && MayBeOneAddress(theirs.URL, p.Address) &&
+		if theirs != nil && (len(ids) == 0 || slices.Contains(ids, theirs.ID)) &&
+			MayBeOneAddress(theirs.URL, p.Address) &&
 			!p.keeps(*theirs, set) {
 			holder.Registration, holder.Respelt = *theirs, !SameURL(theirs.URL, p.Address)
 		}
-		if len(ids) == 0 && len(set.Name) <= validation.LabelValueMaxLength && SameURL(set.Spec.GitHubConfigUrl, p.Address) {
+		if len(ids) == 0 && len(set.Name) <= validation.LabelValueMaxLength &&
+			SameURL(set.Spec.GitHubConfigUrl, p.Address) {
 			holder.Wanted = WantedName(set)
 		}
 		if holder.Registration.ID != 0 || holder.Wanted != "" {
@@ -121,7 +124,8 @@ func HeldByAny(
 ) bool {
 	return slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool {
 		held := RegistrationOf(&other)
-		if held != nil && (SameScaleSet(*held, r) || (MayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name))) {
+		if held != nil && (SameScaleSet(*held, r) ||
+			(MayBeOneScaleSet(*held, r) && strings.EqualFold(held.Name, r.Name))) {
 			return other.DeletionTimestamp == nil || set.DeletionTimestamp == nil || precedes(&other, set)
 		}
 		return precedes(&other, set) && RecordsOf(&other).IsLeaving(r)

@@ -109,7 +109,8 @@ func (rs Records) WithPresent(
 
 // newRecord dates a record in whole seconds, as the API server stores it.
 func newRecord(
-	set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, state v1alpha1.RegistrationState, now time.Time,
+	set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, state v1alpha1.RegistrationState,
+	now time.Time,
 ) Record {
 	return Record{UID: set.UID, ScaleSetRegistration: r, State: state, Since: metav1.NewTime(now.Truncate(time.Second))}
 }
@@ -179,7 +180,7 @@ func (rs Records) Answered(address string) Records {
 	return rs.Without(func(r Record) bool { return !isLeaving(r) && MayBeOneAddress(r.URL, address) })
 }
 
-// StateOf returns how far a scale set is that the set wants, "" if GitHub was not asked about it.
+// StateOf returns the state of a scale set that the set wants, "" if GitHub was not asked about it.
 func (rs Records) StateOf(wanted v1alpha1.ScaleSetRegistration) v1alpha1.RegistrationState {
 	for _, r := range rs {
 		if !isLeaving(r) && r.ScaleSetRegistration == wanted {
@@ -234,8 +235,9 @@ func (rs Records) registrations() (registrations []v1alpha1.ScaleSetRegistration
 	return registrations
 }
 
-// ReferenceAt returns which of the known references is for an address. It returns false if only the status, which can
-// be edited by hand, shows that the set was ever there, because credentials must not be sent to such an address.
+// ReferenceAt returns the one of the known references that is for an address. It returns false if only the status,
+// which can be edited by hand, shows that the set was ever there, because credentials must not be sent to such an
+// address.
 func ReferenceAt(known []credentials.Reference, address string) (credentials.Reference, bool) {
 	if i := slices.IndexFunc(known, func(r credentials.Reference) bool {
 		return SameURL(r.GitHubConfigURL, address)
@@ -245,16 +247,17 @@ func ReferenceAt(known []credentials.Reference, address string) (credentials.Ref
 	return credentials.Reference{}, false
 }
 
-// ReferencesTo returns how a scale set may be reached: as it was when it was created, which the records or the known
-// references say, then as the spec says now, unless that is for another server. The address keeps its spelling, because
-// the status may have been edited to send credentials to http:// instead of https://.
+// ReferencesTo returns the references by which a scale set may be reached: as it was when it was created, which the
+// records or the known references say, then as the spec says now, unless that is for another server. The address keeps
+// its spelling, because the status may have been edited to send credentials to http:// instead of https://.
 func (rs Records) ReferencesTo(
 	set *v1alpha1.AutoscalingRunnerSet, registration v1alpha1.ScaleSetRegistration, known []credentials.Reference,
 ) (references []credentials.Reference) {
 	present := credentials.ForAutoscalingRunnerSet(set)
 	then, isKnown := ReferenceAt(known, registration.URL)
 	for _, r := range rs {
-		if reference := referenceOf(set, &r); isLeaving(r) && r.ScaleSetRegistration == registration && reference != nil {
+		if reference := referenceOf(set, &r); isLeaving(r) && r.ScaleSetRegistration == registration &&
+			reference != nil {
 			then, isKnown = *reference, true
 		}
 	}

@@ -14,7 +14,8 @@ import (
 const address = "https://github.com/my-org"
 
 func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
-	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationFormer: "{"}}}
+	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{annotationFormer: "{"}}}
 	if former := RecordsOf(set); former != nil {
 		t.Errorf("RecordsOf() = %v", former)
 	}
@@ -22,7 +23,8 @@ func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
 
 func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}}
-	first, second := v1alpha1.ScaleSetRegistration{URL: address, ID: 1}, v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
+	first, second := v1alpha1.ScaleSetRegistration{URL: address, ID: 1},
+		v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
 	var records Records
 	for _, registration := range []v1alpha1.ScaleSetRegistration{first, second, second, first} {
 		records = records.Leave(set, registration, credentials.Reference{}, time.Now())

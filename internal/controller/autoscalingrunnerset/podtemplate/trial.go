@@ -125,7 +125,9 @@ func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcil
 	case due && wait > 0:
 		again.After(wait)
 	case due:
-		t.calls.Go(set.String(), set, func(ctx context.Context) (struct{}, error) { return struct{}{}, t.try(ctx, q.Pod) })
+		t.calls.Go(set.String(), set, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, t.try(ctx, q.Pod)
+		})
 		last, _ = t.calls.Last(set)
 	}
 	verdict := m.judge(last, q.Set, q.Now)
@@ -186,7 +188,7 @@ func withoutDryRun(err error) bool {
 	return apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest
 }
 
-// trialDue returns whether another dry run is wanted, and after what time.
+// trialDue reports whether another dry run is wanted, and after what time.
 func (m *Memory) trialDue(last pool.Call[struct{}], known bool, now time.Time) (wait time.Duration, due bool) {
 	switch {
 	case !known:
@@ -209,7 +211,8 @@ func (m *Memory) doubts(last pool.Call[struct{}]) bool {
 // lookAtPods remembers which runners of the template have seen their pods forbidden, and whether a pod has been
 // admitted meanwhile. It reads the cache, and only while something looks refused.
 func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *reconcile.Earliest) error {
-	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: q.Set.Name, v1alpha1.LabelScaleSetNamespace: q.Set.Namespace}
+	mine := client.MatchingLabels{v1alpha1.LabelScaleSetName: q.Set.Name,
+		v1alpha1.LabelScaleSetNamespace: q.Set.Namespace}
 	var pods corev1.PodList
 	var runners v1alpha1.EphemeralRunnerList
 	for _, list := range []client.ObjectList{&pods, &runners} {
@@ -234,7 +237,8 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 	}
 	m.rememberRefused(runners.Items, template, q.Now)
 	if wait := m.refusedSince.Add(refusedGrace).Sub(q.Now); wait > 0 {
-		again.After(wait) // from then on the next dry run brings a pass, and so does the runner set, which counts its runners
+		// from then on the next dry run brings a pass, and so does the runner set, which counts its runners
+		again.After(wait)
 	}
 	return nil
 }
@@ -269,7 +273,7 @@ func wasRefused(set *v1alpha1.AutoscalingRunnerSet) *metav1.Condition {
 	return nil
 }
 
-// judge returns what follows from the last dry run and from what was seen of real pods.
+// judge returns the verdict that follows from the last dry run and from what was seen of real pods.
 func (m *Memory) judge(last pool.Call[struct{}], set *v1alpha1.AutoscalingRunnerSet, now time.Time) Verdict {
 	const conditionType = v1alpha1.ConditionPodTemplateRefused
 	reason, refused := refusesTemplate(last.Err)
@@ -310,6 +314,6 @@ func refusedMessage(refusal error, namespace string) string {
 		return refusal.Error()
 	}
 	return fmt.Sprintf("no runner can start, as a dry run of its pod shows: %s: correct spec.template of the "+
-		"AutoscalingRunnerSet, or have whoever administers namespace %s change what forbids it; it is tried again every few "+
-		"minutes", report.Abridged(refusal.Error()), namespace)
+		"AutoscalingRunnerSet, or have whoever administers namespace %s change what forbids it; it is tried again "+
+		"every few minutes", report.Abridged(refusal.Error()), namespace)
 }

@@ -27,15 +27,16 @@ type NameTooLongError struct{ Length int }
 
 // Error says what to do, because a name can't be changed.
 func (e *NameTooLongError) Error() string {
-	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters, but may have at most %d; create it under "+
-		"a shorter name and delete this one; runnerScaleSetName can keep the name on GitHub",
+	return fmt.Sprintf("the name of the AutoscalingRunnerSet has %d characters, but may have at most %d; create "+
+		"it under a shorter name and delete this one; runnerScaleSetName can keep the name on GitHub",
 		e.Length, validation.LabelValueMaxLength)
 }
 
 // CauseReason implements causes.Named.
 func (e *NameTooLongError) CauseReason() string { return v1alpha1.ReasonNameTooLong }
 
-// DesiredOf returns what the spec asks for. It fails with *NameTooLongError or *actions.InvalidConfigURLError.
+// DesiredOf returns the scale set that the spec asks for. It fails with *NameTooLongError or
+// *actions.InvalidConfigURLError.
 func DesiredOf(set *v1alpha1.AutoscalingRunnerSet) (Desired, error) {
 	if len(set.Name) > validation.LabelValueMaxLength {
 		return Desired{}, &NameTooLongError{Length: len(set.Name)}
@@ -55,7 +56,7 @@ func DesiredOf(set *v1alpha1.AutoscalingRunnerSet) (Desired, error) {
 	return desired, nil
 }
 
-// Registration returns what the set's ledger says of a scale set that has no id yet.
+// Registration returns the entry in the set's ledger for a scale set that has no id yet.
 func (d Desired) Registration() v1alpha1.ScaleSetRegistration {
 	return v1alpha1.ScaleSetRegistration{URL: d.URL, Group: d.Group, Name: d.Name}
 }

@@ -88,8 +88,8 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 	return result, err
 }
 
-// Registration returns where the call found or created the scale set. There must be an answer. If the answer doesn't
-// name the group, it is the desired one, in which the call has left the scale set.
+// Registration names the place where the call found or created the scale set. There must be an answer. If the answer
+// doesn't name the group, it is the desired one, in which the call has left the scale set.
 func (r Result) Registration() *v1alpha1.ScaleSetRegistration {
 	group := cmp.Or(r.Set.RunnerGroupName, r.Desired.Group)
 	return &v1alpha1.ScaleSetRegistration{URL: r.Desired.URL, Group: group, Name: r.Set.Name, ID: r.Set.ID}

@@ -21,8 +21,8 @@ const (
 	RetryLongestBackoff = time.Minute
 )
 
-// RetryAt returns when a failed call may be repeated: after a pause, and not before the time that GitHub has asked for.
-// There was at least one failure.
+// RetryAt returns the time at which a failed call may be repeated: after a pause, and not before the time that GitHub
+// has asked for. There was at least one failure.
 func RetryAt[T any](last pool.Call[T]) time.Time {
 	return actions.RetryAt(last.Err, last.Finished.Add(reconcile.Backoff(RetryFirstBackoff, RetryLongestBackoff,
 		last.Failures)))
@@ -47,7 +47,8 @@ func RejectsDesired(err error) bool {
 // registration only.
 func RefusedByUs(err error) string {
 	insecure, leadsAway := errors.AsType[*actions.InsecureRedirectError](err)
-	connecting := []string{actions.EndpointInstallationToken, actions.EndpointRegistrationToken, actions.EndpointRegister}
+	connecting := []string{actions.EndpointInstallationToken, actions.EndpointRegistrationToken,
+		actions.EndpointRegister}
 	switch {
 	case causes.Of(err).Reason == v1alpha1.ReasonAddressNotAllowed:
 		return v1alpha1.ReasonAddressNotAllowed

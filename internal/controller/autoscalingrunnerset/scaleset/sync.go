@@ -101,7 +101,8 @@ func (s *sync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 		s.unsought = slices.DeleteFunc(slices.Clone(s.unsought), func(asked Name) bool {
 			sameGroup := current.RunnerGroupName == "" ||
 				strings.EqualFold(cmp.Or(asked.Group, defaultGroupName), current.RunnerGroupName)
-			return (sameGroup && strings.EqualFold(asked.Name, current.Name)) || asked == Name{s.desired.Group, s.desired.Name}
+			return (sameGroup && strings.EqualFold(asked.Name, current.Name)) ||
+				asked == Name{s.desired.Group, s.desired.Name}
 		})
 	}
 	return current, err

@@ -51,7 +51,8 @@ func TestScaleSetSync(t *testing.T) {
 		"known and gone":          {desired: basic, id: 4, calls: []string{"get", "find", "create"}, want: labelled(9, "set", 1, "set")},
 		"gone, another there":     {desired: basic, id: 3, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "find"}, want: oneOf},
 		"labels dropped before":   {desired: twoLabels, id: 4, there: []actions.RunnerScaleSet{oneOf}, lastAnswer: &oneOf, calls: []string{"get"}, want: oneOf},
-		"update not disabled": {desired: basic, id: 4, there: []actions.RunnerScaleSet{{ID: 4, Name: "set", RunnerGroupID: 1, Labels: oneOf.Labels}},
+		"update not disabled": {desired: basic, id: 4,
+			there: []actions.RunnerScaleSet{{ID: 4, Name: "set", RunnerGroupID: 1, Labels: oneOf.Labels}},
 			calls: []string{"get", "update"}, want: oneOf},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,8 @@ func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
 	work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}},
 		holders: ledger.Holders{{
-			Key: types.NamespacedName{Namespace: "elsewhere", Name: "set"}, Registration: v1alpha1.ScaleSetRegistration{ID: 4},
+			Key:          types.NamespacedName{Namespace: "elsewhere", Name: "set"},
+			Registration: v1alpha1.ScaleSetRegistration{ID: 4},
 		}}}
 	_, err := work.run(t.Context())
 	if inUse, ok := errors.AsType[*InUseError](err); !ok || inUse.Owner != "elsewhere/set" {
@@ -140,7 +142,8 @@ func TestScaleSetSyncConverges(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
-		if !sameLabels(first, desired.Labels) || !strings.EqualFold(first.Name, "set") || !first.RunnerSetting.DisableUpdate {
+		if !sameLabels(first, desired.Labels) || !strings.EqualFold(first.Name, "set") ||
+			!first.RunnerSetting.DisableUpdate {
 			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, desired)
 		}
 		github.Made()

@@ -107,12 +107,12 @@ func (l *Launcher) createClaim(
 		return nil, requestFailure(v1alpha1.ReasonVolumeClaimRefused, "create claim "+claim.Name, err)
 	case kube.IsQuotaExceeded(err):
 		return nil, &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-			"the API server refuses claim %s: %v: raise the quota, lower volumeClaimPool.max, or delete claims that nobody "+
-				"needs", claim.Name, err)}
+			"the API server refuses claim %s: %v: raise the quota, lower volumeClaimPool.max, or delete claims "+
+				"that nobody needs", claim.Name, err)}
 	}
 	return nil, &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-		"the API server refuses claim %s: %v: correct volumeClaimTemplates of the AutoscalingRunnerSet, or what forbids "+
-			"it in namespace %s", claim.Name, err, claim.Namespace)}
+		"the API server refuses claim %s: %v: correct volumeClaimTemplates of the AutoscalingRunnerSet, or what "+
+			"forbids it in namespace %s", claim.Name, err, claim.Namespace)}
 }
 
 // DiscardClaims deletes the runner's claims, of which none may be passed on to another runner. Claims that aren't the

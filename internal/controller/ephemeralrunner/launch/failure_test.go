@@ -21,7 +21,8 @@ var errGitHubAway = errors.New("GitHub is away")
 // Whoever reads why a runner waits also reads what happens next.
 func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 	const (
-		check   = "; it is tried again; check proxy, githubServerTLS and githubConfigUrl, and that the cluster's network lets the manager and the listener reach GitHub"
+		check = "; it is tried again; check proxy, githubServerTLS and githubConfigUrl, and that the cluster's " +
+			"network lets the manager and the listener reach GitHub"
 		correct = "; it is tried again; correct what GitHub names"
 	)
 	for name, test := range map[string]struct {

@@ -206,13 +206,13 @@ func (m *Memory) WasAsked() bool { return m.asked.Load() }
 // TakeAsked reports, a single time, that GitHub was asked for a registration since the last pass.
 func (m *Memory) TakeAsked() bool { return m.askedSinceLastPass.Swap(false) }
 
-// Launched returns how far the last launch is, and the id of the registration that it has brought, 0 if none.
+// Launched returns the progress of the last launch, and the id of the registration that it has brought, 0 if none.
 func (m *Memory) Launched() (progress rules.Progress, runnerID int) {
 	call, known := m.launch.Get()
 	return progressOf(call, known), call.Result
 }
 
-// Removal returns how far the last removal of the registration is.
+// Removal returns the progress of the last removal of the registration.
 func (m *Memory) Removal() rules.Progress { return progressOf(m.removal.Get()) }
 
 // ForgetCalls forgets the last launch and the last removal: they belong to an attempt that has ended.

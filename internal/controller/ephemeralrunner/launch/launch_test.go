@@ -52,7 +52,8 @@ func wholeRunner(r *v1alpha1.EphemeralRunner) {
 		Annotations: map[string]string{"note": "template's", v1alpha1.AnnotationRunnerID: "1"},
 	}
 	r.Spec.EphemeralRunnerConfigSecretMetadata = &v1alpha1.ResourceMeta{
-		Labels: map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "other"}, Annotations: map[string]string{"c": "d"},
+		Labels:      map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "other"},
+		Annotations: map[string]string{"c": "d"},
 	}
 	r.Spec.Proxy = &v1alpha1.ProxyConfig{
 		HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"},

@@ -85,8 +85,8 @@ func startOnce(spec *corev1.PodSpec) {
 	}
 }
 
-// runnerEnv returns what is added to the user's own environment of the runner container. No other container gets it,
-// because the JIT config is a credential.
+// runnerEnv returns the variables that are added to the user's own environment of the runner container. No other
+// container gets it, because the JIT config is a credential.
 func runnerEnv(runner *v1alpha1.EphemeralRunner, version string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		fromSecret(envJITConfig, runner.Name, secretKeyJITConfig),
@@ -304,7 +304,7 @@ func (l *Launcher) replaceSecret(ctx context.Context, runner *v1alpha1.Ephemeral
 	}
 }
 
-// secretFailure returns why a Secret could not be stored.
+// secretFailure says why a Secret could not be stored.
 func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
 	known, isKnown := errors.AsType[*rules.Failure](err)
 	switch {

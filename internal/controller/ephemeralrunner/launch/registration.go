@@ -107,7 +107,7 @@ func registrationOf(
 	return found.ID, nil
 }
 
-// notRegistered returns what keeps a runner from being registered, and what happens next.
+// notRegistered says what keeps a runner from being registered, and what happens next.
 func notRegistered(err error) *rules.Failure {
 	f := registrationFailure(err)
 	next := causes.Of(err).Next()
@@ -118,7 +118,7 @@ func notRegistered(err error) *rules.Failure {
 	return f
 }
 
-// notRemoved returns why a registration could not be removed, nil if it was.
+// notRemoved says why a registration could not be removed, nil if it was.
 func notRemoved(err error) error {
 	switch {
 	case err == nil:
@@ -139,7 +139,7 @@ func notRemoved(err error) error {
 	}
 }
 
-// registrationFailure returns why a call about a runner's registration failed. That GitHub is away, or refuses the call
+// registrationFailure says why a call about a runner's registration failed. That GitHub is away, or refuses the call
 // for a reason of its own, is the set's to say; of a runner it says that this one is not registered.
 func registrationFailure(err error) *rules.Failure {
 	cause := causes.Of(err)

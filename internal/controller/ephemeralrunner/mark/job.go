@@ -73,9 +73,9 @@ func (j *Job) IsBusy() bool {
 	return j.Written.Busy || j.Pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
 }
 
-// Mark writes the job on the pod, as labels and annotations, and returns when to reconcile the runner again. Nothing
-// holds the start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is written the
-// pod may be evicted.
+// Mark writes the job on the pod, as labels and annotations, and returns the time to reconcile the runner again.
+// Nothing holds the start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is
+// written the pod may be evicted.
 func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	now := m.options.Clock.Now()
 	what, requeueAt := plan(j, m.options.JobMetadata, now)
@@ -279,9 +279,10 @@ func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now t
 		// long.
 		report.RecordEvent(ctx, m.options.Recorder, j.Runner, nil,
 			report.Warning("PodMetadataForbidden", "MarkPod", fmt.Sprintf(
-				"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the manager may "+
-					"not patch pods; grant it the verb, as the scale set chart's Role ending in -pod-metadata does, or exempt it "+
-					"from the policy or webhook that is named here: %v", j.Runner.Namespace, refusal)))
+				"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the "+
+					"manager may not patch pods; grant it the verb, as the scale set chart's Role ending in "+
+					"-pod-metadata does, or exempt it from the policy or webhook that is named here: %v",
+				j.Runner.Namespace, refusal)))
 	}
 }
 

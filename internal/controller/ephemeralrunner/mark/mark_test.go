@@ -16,7 +16,8 @@ import (
 
 // newRunner returns a runner with a job.
 func newRunner() *v1alpha1.EphemeralRunner {
-	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set-runner-abcde"}}
+	runner := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners",
+		Name: "set-runner-abcde"}}
 	runner.Status.JobRequestID, runner.Status.JobRepositoryName = 7, "acme/"+strings.Repeat("x", 80)
 	return runner
 }

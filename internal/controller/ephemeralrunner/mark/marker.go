@@ -136,8 +136,8 @@ func (g *Gate) Defers(runner *v1alpha1.EphemeralRunner, up time.Duration) bool {
 	}
 }
 
-// RecheckAt returns when to reconsider a deferred report of the runner. Runners that were started together come back
-// apart, so that some find the gate open at any time.
+// RecheckAt returns the time to reconsider a deferred report of the runner. Runners that were started together come
+// back apart, so that some find the gate open at any time.
 func RecheckAt(runner *v1alpha1.EphemeralRunner, now time.Time) time.Time {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(runner.UID)) // never fails

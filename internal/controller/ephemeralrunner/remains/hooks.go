@@ -96,8 +96,9 @@ func (r *Remover) DeleteHooked(
 // long.
 func (r *Remover) recordLeft(ctx context.Context, runner *v1alpha1.EphemeralRunner, refusal error) {
 	report.RecordEvent(ctx, r.options.Recorder, runner, nil, report.Warning("HookResourcesLeft", "Delete", fmt.Sprintf(
-		"pods, Jobs and Secrets that container hooks created for the runner's job may be left, and may keep its volume "+
-			"claim: delete those labelled %s=%s; the manager needs the rights that the scale set's chart grants it: %v",
+		"pods, Jobs and Secrets that container hooks created for the runner's job may be left, and may keep "+
+			"its volume claim: delete those labelled %s=%s; the manager needs the rights that the scale set's chart "+
+			"grants it: %v",
 		v1alpha1.LabelRunnerPod, runner.Name, refusal)))
 }
 
@@ -127,7 +128,8 @@ func (r *Remover) deleteLabelled(
 		if err := kube.ForEach(ctx, labelledAtOnce, list.Items,
 			func(ctx context.Context, found metav1.PartialObjectMetadata) error {
 				found.SetGroupVersionKind(kind)
-				err := r.options.Client.Delete(ctx, &found, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				err := r.options.Client.Delete(ctx, &found,
+					client.PropagationPolicy(metav1.DeletePropagationBackground))
 				return client.IgnoreNotFound(err)
 			}); err != nil {
 			return fmt.Errorf("delete what container hooks made: %w", err)

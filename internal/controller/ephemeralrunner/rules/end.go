@@ -131,9 +131,9 @@ func (w *World) wasUpFor(d time.Duration) bool {
 	return !w.StartedAt.IsZero() && !w.EndedAt.Before(w.StartedAt.Add(d))
 }
 
-// ExitedIdle returns why a runner has failed that exited with code 0 without a job; certain is set if GitHub could
-// tell. The usual image also ends so if it can't write its work folder. What its container runs may be left to the
-// image, which may be right for an image of one's own.
+// ExitedIdle returns the reason why a runner has failed that exited with code 0 without a job; certain is set if GitHub
+// could tell. The usual image also ends so if it can't write its work folder. What its container runs may be left to
+// the image, which may be right for an image of one's own.
 func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
 	what, advice := "the runner container exited with code 0, and neither a report nor GitHub says that it had a job",
 		"check the image and its command"
@@ -154,7 +154,7 @@ func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
 // against the runner, and the sixth in a row makes it fail; disruptions are not, of which it has the latest. Both delay
 // the next attempt.
 
-// Recorded returns when the end of the attempt with that key was recorded in the status, if it was.
+// Recorded returns the time at which the end of the attempt with that key was recorded in the status, if it was.
 func Recorded(status *v1alpha1.EphemeralRunnerStatus, attempt string) (at metav1.Time, found bool) {
 	if at, found = status.Failures[attempt]; !found {
 		at, found = status.Disruptions[attempt]
@@ -230,7 +230,8 @@ func (a *Attempt) JobEnd(
 	}
 }
 
-// Loss returns what the job was lost to, zero if it was not. While that can't be known yet, it returns when it can.
+// Loss returns the cause to which the job was lost, zero if it was not. While that can't be known yet, it returns the
+// time when it can.
 func (e *JobEnd) Loss() (lost podstatus.Ending, due time.Time) {
 	switch {
 	case !e.ended || !e.status.HadJob() || e.status.Done():
@@ -268,7 +269,7 @@ func (e *JobEnd) failedLater() bool {
 	return !e.status.FinishedAt.Time.Before(e.ending.EndedBy.Add(e.grace()))
 }
 
-// cause returns why the pod ended, Unknown if nobody saw it.
+// cause returns the cause of the pod's end, Unknown if nobody saw it.
 func (e *JobEnd) cause() podstatus.Ending {
 	if e.ending.Cause == "" {
 		return UnseenEnding

@@ -9,8 +9,9 @@ import (
 
 // finalizingOf returns the observation of a runner whose deletion began at noon.
 func finalizingOf(state podstatus.Phase, change ...func(*Leaving)) *Leaving {
-	o := &Leaving{Pod: Outcome{State: podstatus.State{Phase: state}}, Bound: state != podstatus.Missing, Registered: true,
-		Deletion: Deletion{deletingAt: noon}, Now: noon}
+	o := &Leaving{Pod: Outcome{State: podstatus.State{Phase: state}}, Bound: state != podstatus.Missing,
+		Registered: true,
+		Deletion:   Deletion{deletingAt: noon}, Now: noon}
 	if state == podstatus.Missing {
 		o.podGoneAt = noon
 	}
@@ -76,7 +77,8 @@ func TestPlanFinalizationWithoutAPod(t *testing.T) {
 		},
 		"no pod, GitHub away for 5 min": {
 			finalizingOf(podstatus.Missing, refused(Temporary, 6*time.Minute), lateBy(5*time.Minute)),
-			Finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no", RequeueAt: in(6 * time.Minute)},
+			Finalization{DeleteChildren: true, RemoveFinalizers: true, LeftBehind: "no",
+				RequeueAt: in(6 * time.Minute)},
 		},
 		"no pod, killed without an answer": {
 			finalizingOf(podstatus.Missing, refused(Temporary, time.Second), forced),

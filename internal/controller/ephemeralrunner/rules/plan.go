@@ -181,7 +181,7 @@ func (a *Attempt) SeeStart(pod *corev1.Pod, now time.Time) {
 	a.blockedAt = since(a.blockedAt, podstatus.IsBlocked(pod, v1alpha1.RunnerContainerName), now)
 }
 
-// since returns when a condition that holds began: now if it is new, zero if it does not hold.
+// since returns the time at which a condition that holds began: now if it is new, zero if it does not hold.
 func since(began time.Time, holds bool, now time.Time) time.Time {
 	switch {
 	case !holds:
@@ -311,7 +311,7 @@ func planProvision(w *World) Decision {
 	}
 }
 
-// nextAttemptAt returns when the pause after the last attempt is over. It returns now if the end of that is dated in
+// nextAttemptAt returns the end of the pause after the last attempt. It returns now if the end of that is dated in
 // the future: the clock was set back since, perhaps by hours, and the pause must not become that long.
 func nextAttemptAt(w *World) time.Time {
 	last := LastRecorded(&w.Runner.Status)
@@ -341,7 +341,7 @@ func PlanReport(w *World, cause *Failure, requeueAt time.Time) Decision {
 var RetryBackoff = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
 	80 * time.Second}
 
-// BackoffAfter returns how long to wait after the n-th attempt.
+// BackoffAfter returns the wait after the n-th attempt.
 func BackoffAfter(n int) time.Duration {
 	if n == 0 {
 		return 0
@@ -349,12 +349,12 @@ func BackoffAfter(n int) time.Duration {
 	return RetryBackoff[min(n, len(RetryBackoff))-1]
 }
 
-// AttemptsRecorded returns how many attempts the status has.
+// AttemptsRecorded returns the number of attempts in the status.
 func AttemptsRecorded(status *v1alpha1.EphemeralRunnerStatus) int {
 	return len(status.Failures) + len(status.Disruptions)
 }
 
-// LastRecorded returns when the end of the last attempt was recorded, zero if there is none.
+// LastRecorded returns the time at which the end of the last attempt was recorded, zero if there is none.
 func LastRecorded(status *v1alpha1.EphemeralRunnerStatus) (last time.Time) {
 	for _, recorded := range []map[string]metav1.Time{status.Failures, status.Disruptions} {
 		for _, at := range recorded {

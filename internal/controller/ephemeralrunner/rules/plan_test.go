@@ -47,10 +47,14 @@ func removalFailed(kind Kind, due time.Time) func(*World) {
 }
 
 var (
-	withJob              = func(o *World) { o.Runner.Status.JobID = "job" }
-	completed            = func(o *World) { o.Runner.Status.JobID, o.Runner.Status.JobResult = "job", "succeeded" }
-	runningReported      = func(o *World) { o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseRunning }
-	allReported          = func(o *World) { runningReported(o); o.Runner.Status.Ready, o.Runner.Status.RunnerID = true, 7 }
+	withJob         = func(o *World) { o.Runner.Status.JobID = "job" }
+	completed       = func(o *World) { o.Runner.Status.JobID, o.Runner.Status.JobResult = "job", "succeeded" }
+	runningReported = func(o *World) { o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhaseRunning }
+	allReported     = func(o *World) {
+		runningReported(o)
+		o.Runner.Status.Ready, o.Runner.Status.RunnerID = true,
+			7
+	}
 	agreed               = func(o *World) { o.Removal = Progress{Known: true} }
 	asking               = func(o *World) { o.Removal = Progress{Known: true, Running: true} }
 	provisioning         = func(o *World) { o.Provisioning = Progress{Known: true, Running: true} }

@@ -16,7 +16,8 @@ import (
 // anyObservation returns a random observation, possible or not.
 func anyObservation(random *rand.Rand) *World {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
-	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)), after(time.Duration(random.IntN(1200))*time.Second))
+	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)),
+		after(time.Duration(random.IntN(1200))*time.Second))
 	phases := []v1alpha1.EphemeralRunnerPhase{"", v1alpha1.EphemeralRunnerPhasePending,
 		v1alpha1.EphemeralRunnerPhaseRunning}
 	o.Runner.Status.Phase = phases[random.IntN(len(phases))]
@@ -129,7 +130,8 @@ func anyFinalizing(random *rand.Rand) *Leaving {
 	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)),
 		lateBy(time.Duration(random.IntN(600))*time.Second))
 	o.Bound, o.Registered = o.Bound && !chance(3), !chance(8)
-	o.MayHaveJob, o.Completed, o.Provisioning, o.Unseen, o.Forced = chance(2), chance(8), chance(8), chance(4), chance(4)
+	o.MayHaveJob, o.Completed, o.Provisioning, o.Unseen, o.Forced = chance(2), chance(8), chance(8), chance(4),
+		chance(4)
 	switch due := time.Duration(random.IntN(600)) * time.Second; random.IntN(4) {
 	case 0: // no call yet
 	case 1:
@@ -196,7 +198,8 @@ func carryOut(o *World, d Decision) bool {
 		return waitOn(o, d)
 	case Launch:
 		o.Provisioning, o.RunnerID = Progress{Known: true, FinishedAt: o.Now}, 8
-		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}}, true,
+		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}},
+			true,
 			true
 	case Deregister:
 		o.Removal = Progress{Known: true}

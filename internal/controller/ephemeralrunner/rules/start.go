@@ -47,7 +47,8 @@ func planPending(w *World) Decision {
 	case w.Bound:
 		late := w.Pod
 		late.Reason = v1alpha1.ReasonPendingTimeout
-		late.Message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, w.Pod.Reason, w.Pod.Message)
+		late.Message = fmt.Sprintf("the pod did not run within %s on its node: %s: %s", timeout, w.Pod.Reason,
+			w.Pod.Message)
 		// The container may start at this very moment, so GitHub is asked first, as if it had started.
 		return planDeregistered(w.withPod(late))
 	default:

@@ -28,7 +28,8 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &World{
 				Runner: &v1alpha1.EphemeralRunner{}, Now: created.Add(test.after), StartableAt: created,
-				Pod: Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: "Unschedulable", Message: "no node"}},
+				Pod: Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: "Unschedulable",
+					Message: "no node"}},
 			}
 			if test.timeout > 0 {
 				o.Runner.Spec.PendingTimeout = &metav1.Duration{Duration: test.timeout}

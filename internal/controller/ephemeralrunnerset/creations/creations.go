@@ -211,7 +211,7 @@ func (c *Memory) Unseen(now time.Time) Unseen {
 	return Unseen{Expected: len(pending), Uncertain: len(c.unanswered) + len(c.shelved)}
 }
 
-// ListDueAt returns when to ask the API server about the runners that have not been seen by then, zero if none is
+// ListDueAt returns the time to ask the API server about the runners that have not been seen by then, zero if none is
 // expected.
 func (c *Memory) ListDueAt() time.Time {
 	var oldest time.Time
@@ -237,7 +237,7 @@ func (c *Memory) Abandon() { c.unanswered = nil }
 // failed creation.
 func (c *Memory) Allowed(now time.Time) bool { return !c.Closed && !now.Before(c.retryAt) }
 
-// PausedUntil returns when the pause after a failed creation is over, zero if there is none or nothing to wait for.
+// PausedUntil returns the end of the pause after a failed creation, zero if there is none or nothing to wait for.
 func (c *Memory) PausedUntil(now time.Time) time.Time {
 	if c.Closed || !now.Before(c.retryAt) {
 		return time.Time{}
@@ -282,7 +282,7 @@ func (c *Memory) End(tries []*Try) {
 		switch {
 		case t.Asked && Made(t.Err): // the watch will show it
 		case t.Asked && notCreated(t.Err) && t.Repeated:
-			// An earlier try may have succeeded after all and be what fills the quota. The watch will show it, or not.
+			// An earlier try may have succeeded after all and fill the quota. The watch will show it, or not.
 		case t.Asked && !notCreated(t.Err), t.Repeated: // no answer, now or before
 			c.unanswered = append(c.unanswered, t.Name)
 		default: // there is no such runner
@@ -330,13 +330,13 @@ func (c *Memory) HasUnseen() bool { return c.listErr != nil || len(c.late) > 0 }
 func (c *Memory) UnseenCondition(namespace string) metav1.Condition {
 	if c.listErr != nil {
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
-			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked whether "+
-				"they exist, so they are not replaced: %s",
+			"runners created in namespace %s more than %s ago have not appeared, and the API server can't be asked "+
+				"whether they exist, so they are not replaced: %s",
 			namespace, expectationTimeout, report.WithAdvice(c.listErr)))
 	}
 	return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersUnseen, fmt.Sprintf(
-		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners does not "+
-			"show them, so they are neither served nor replaced; the manager's log says why the watch fails",
+		"%d runners created in namespace %s more than %s ago exist, but the manager's watch of EphemeralRunners "+
+			"does not show them, so they are neither served nor replaced; the manager's log says why the watch fails",
 		len(c.late), namespace, expectationTimeout))
 }
 

@@ -71,7 +71,8 @@ func TestAnswersToCreations(t *testing.T) {
 			for _, name := range c.unanswered {
 				got[name] = perhaps
 			}
-			if diff := cmp.Diff(map[string]string{"new": test.wantFirst, "repeated": test.wantRepeated}, got); diff != "" {
+			if diff := cmp.Diff(map[string]string{"new": test.wantFirst, "repeated": test.wantRepeated},
+				got); diff != "" {
 				t.Errorf("runners (-want +got):\n%s", diff)
 			}
 		})

@@ -49,10 +49,10 @@ type Doubt struct {
 	// changes of that in this doubt.
 	ProbeSince time.Time
 	probes     int
-	// fruitless counts how often in a row further jobs were doubted although none had started since the last time, when
-	// started jobs had started.
+	// fruitless counts the times in a row that further jobs were doubted although none had started since the last time,
+	// when started jobs had started.
 	fruitless, started int
-	// Disappointments counts how often waiting jobs came to nothing, the last time at disappointedAt, level is the
+	// Disappointments counts the times that waiting jobs came to nothing, the last time at disappointedAt, level is the
 	// largest number of them, and peak the largest number of waiting jobs since the last wave of waste.
 	Disappointments int
 	disappointedAt  time.Time
@@ -108,7 +108,7 @@ type Evidence struct {
 type Limits struct{ MinRunners, MaxRunners int }
 
 // Next returns the doubt that follows from new figures. A job must wait beside an idle runner for grace to be doubted.
-// Next also returns when the doubt changes if nothing else does; zero means never.
+// Next also returns the time at which the doubt changes if nothing else does; zero means never.
 func (d Doubt) Next(seen Evidence, grace time.Duration, now time.Time) (Doubt, time.Time) {
 	due := d.move(seen, now)
 	d.countWaste(seen, now)
@@ -202,7 +202,8 @@ func (d *Doubt) remember(seen Evidence, grace time.Duration, now time.Time) {
 
 // disbelieve doubts jobs that have waited beside idle runners for as long as grace. If no job has started meanwhile,
 // all of them are. Otherwise some may be real, because a runner that is idle may be one that hangs: then one for each
-// idle runner is doubted, and twice as many every time. It returns when the next jobs will have waited for so long.
+// idle runner is doubted, and twice as many every time. It returns the time at which the next jobs will have waited for
+// so long.
 func (d *Doubt) disbelieve(seen Evidence, grace time.Duration, now time.Time) time.Time {
 	u, pairs := &d.unmet, min(seen.Idle, seen.Waiting-seen.Starting-d.Jobs)
 	// Figures that fall for moments only keep the runners, so they don't interrupt it, unless jobs start: then these

@@ -42,7 +42,8 @@ func TestJobsThatWaitBesideIdleRunnersAreDoubted(t *testing.T) {
 		}, 0},
 		"and jobs start": {func(h *history) {
 			// one for each idle runner is doubted: the others may only have runners that hang
-			h.see(figures.Evidence{Waiting: 5, Idle: 2}).seeFor(grace, figures.Evidence{Waiting: 5, Idle: 2, Started: 1})
+			h.see(figures.Evidence{Waiting: 5, Idle: 2}).
+				seeFor(grace, figures.Evidence{Waiting: 5, Idle: 2, Started: 1})
 		}, 2},
 	} {
 		h := &history{now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}

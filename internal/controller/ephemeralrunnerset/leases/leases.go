@@ -122,16 +122,17 @@ func (l *Leases) releaseLocked(key types.NamespacedName, of *runner) {
 	}
 }
 
-// view returns what a runner itself says. Of one that has ended nobody may have seen whether it had started: then it
-// counts as started.
+// view returns a runner as its own status shows it. Of one that has ended nobody may have seen whether it had started:
+// then it counts as started.
 func view(object *v1alpha1.EphemeralRunner) volumeclaims.Runner {
 	status := &object.Status
 	found := volumeclaims.Runner{
 		Name: object.Name, CreatedAt: object.CreationTimestamp.Time,
 		Claims: maps.Clone(object.Spec.VolumeClaims), Seed: object.Annotations[v1alpha1.AnnotationVolumeClaimSeed],
 		Done: status.Done(), Deleting: object.DeletionTimestamp != nil,
-		Up:  status.Phase == v1alpha1.EphemeralRunnerPhaseRunning,
-		Job: volumeclaims.Job{Never: volumeclaims.FailedWithoutJob(status), Event: status.Event, Result: status.JobResult},
+		Up: status.Phase == v1alpha1.EphemeralRunnerPhaseRunning,
+		Job: volumeclaims.Job{Never: volumeclaims.FailedWithoutJob(status), Event: status.Event,
+			Result: status.JobResult},
 	}
 	found.Started = found.Up || found.Done || status.HadJob()
 	switch {
@@ -210,7 +211,7 @@ func (l *Leases) heldByAnother(claim types.NamespacedName, uid types.UID, now ti
 	return now.Before(other.since.Add(heldUnseenTimeout))
 }
 
-// World returns what is seen of a set's claims and of who uses them. Of claims that others have made with its labels
+// World has what is seen of a set's claims and of their users. Of claims that others have made with its labels
 // nothing counts.
 func (l *Leases) World(set *v1alpha1.AutoscalingRunnerSet, claims []corev1.PersistentVolumeClaim) volumeclaims.World {
 	world := volumeclaims.World{

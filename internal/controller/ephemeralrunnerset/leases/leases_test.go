@@ -25,7 +25,8 @@ const claimName = "linux-cache-bcdfg"
 func newSet() *v1alpha1.AutoscalingRunnerSet {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: scaleSet.Namespace,
 		Name: scaleSet.Name, UID: "set"}}
-	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{
+		{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
 	return set
 }
 
@@ -45,7 +46,8 @@ func newRunner(name string, change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1
 
 func podOf(runner *v1alpha1.EphemeralRunner, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: runner.Namespace, Name: runner.Name, UID: "pod of " + runner.UID, OwnerReferences: kube.OwnedBy(runner),
+		Namespace: runner.Namespace, Name: runner.Name, UID: "pod of " + runner.UID,
+		OwnerReferences: kube.OwnedBy(runner),
 	}}
 	volumeclaims.Mount(&pod.Spec, runner.Spec.VolumeClaims)
 	for _, c := range change {
@@ -207,7 +209,8 @@ func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
 		admitted := time.Now()
 		l.rememberPod(podOf(runner, unplaced), false)
 		<-time.After(time.Minute)
-		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != volumeclaims.Unplaced || !got.Since.Equal(admitted) {
+		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != volumeclaims.Unplaced ||
+			!got.Since.Equal(admitted) {
 			t.Errorf("admitted at %s: %+v", admitted, got)
 		}
 	})

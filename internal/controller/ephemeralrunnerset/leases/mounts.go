@@ -83,7 +83,7 @@ func (p *pod) anyVolume(is func(volume, claim string) bool) bool {
 	return false
 }
 
-// saidAt returns when an Event was first and last said.
+// saidAt returns the times at which an Event was first and last said.
 func saidAt(event *corev1.Event) (first, last time.Time) {
 	first = kube.EarlierOf(event.FirstTimestamp.Time, event.EventTime.Time)
 	last = kube.LaterOf(event.LastTimestamp.Time, first)

@@ -24,7 +24,8 @@ const (
 func said(pod *corev1.Pod, reason, message string, again time.Duration) corev1.Event {
 	first := time.Now()
 	return corev1.Event{
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: pod.Name, UID: pod.UID}, Reason: reason, Message: message,
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: pod.Name, UID: pod.UID}, Reason: reason,
+		Message:        message,
 		FirstTimestamp: metav1.NewTime(first), LastTimestamp: metav1.NewTime(first.Add(again)),
 	}
 }
@@ -34,7 +35,8 @@ func said(pod *corev1.Pod, reason, message string, again time.Duration) corev1.E
 func TestAClaimThatCantBeMounted(t *testing.T) {
 	waiting := func(reason string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 		}
 	}
 	condition := func(status corev1.ConditionStatus) func(*corev1.Pod) {
@@ -63,7 +65,8 @@ func TestAClaimThatCantBeMounted(t *testing.T) {
 		"over: it has a sandbox":       {"FailedMount", saysVolume, time.Minute, condition(corev1.ConditionTrue), ""},
 		"over: an image is not there":  {"FailedMount", saysVolume, time.Minute, waiting("ImagePullBackOff"), ""},
 		"over: an init container began": {"FailedMount", saysVolume, time.Minute, func(pod *corev1.Pod) {
-			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+				{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +103,8 @@ func TestSlowPodsAreAskedAbout(t *testing.T) {
 			t.Error("a pod that has had a node for a minute is not slow")
 		}
 		pulls := func(pod *corev1.Pod) {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+			pod.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
 		}
 		l.rememberPod(podOf(runner, bound, pulls), false)
 		if slow, _ := l.Slow(scaleSet, time.Minute); slow {

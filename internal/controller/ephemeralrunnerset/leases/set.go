@@ -13,14 +13,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// Of returns what is remembered of a scale set's claims, for the exclusive use of one pass until its End. It returns
+// Of returns the memory of a scale set's claims, for the exclusive use of one pass until its End. It returns
 // nil while another pass has it: a scale set may have several runner sets.
 func (l *Leases) Of(scaleSet types.NamespacedName) *Set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.sets[scaleSet]
 	if known == nil {
-		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Recorded: sets.New[string](), awaited: sets.New[string]()}
+		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Recorded: sets.New[string](),
+			awaited: sets.New[string]()}
 		l.sets[scaleSet] = known
 	}
 	if known.taken {

@@ -138,7 +138,7 @@ func (s *Set) rememberRefusal(seen Seen) {
 	}
 }
 
-// oldestWait returns what the oldest pod waits for, as the scheduler says. Those that are stuck, which are older, don't
+// oldestWait says what the oldest pod waits for, in the scheduler's words. Those that are stuck, which are older, don't
 // count.
 func (s *Set) oldestWait(seen Seen, pods *Pods, stuck int) string {
 	waiting := pods.of(seen.Namespace, seen.Runners)

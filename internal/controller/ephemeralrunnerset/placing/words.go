@@ -61,10 +61,11 @@ func (o *Outcome) why() string {
 		return "; runners fail before they get a job: Degraded or RunnerOutdated says why, and what to correct"
 	case placement.PodsRefused:
 		if o.refusal == v1alpha1.ReasonQuotaExceeded {
-			return "; pods are refused: the condition QuotaExceeded says by what. The number rises by itself when there is room"
+			return "; pods are refused: the condition QuotaExceeded says by what. The number rises by itself when " +
+				"there is room"
 		}
-		return "; runners wait for a claim: the condition VolumeClaimsReady says why. The number rises by itself when " +
-			"they have one"
+		return "; runners wait for a claim: the condition VolumeClaimsReady says why. The number rises by " +
+			"itself when they have one"
 	case placement.PodsWait:
 		text := "; the number rises by itself when pods find nodes: add nodes if there are to be more"
 		if !o.ProbeAt.IsZero() {

@@ -185,7 +185,7 @@ func (r *Roster) LostBeside(namespace string, run feedback.Run, except types.UID
 	return beside
 }
 
-// Others returns who owns runners with a scale set's labels, but for one set.
+// Others returns the owners of runners with a scale set's labels, but for one set.
 func (r *Roster) Others(scaleSet types.NamespacedName, except types.UID) (others []Owner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -101,8 +101,9 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 				set := sets[random.IntN(len(sets))]
 				age := random.IntN(3)
 				view := Runner{
-					Name: name, UID: types.UID(fmt.Sprint(name, age)), CreatedAt: start.Add(time.Duration(age) * time.Second),
-					HadJob: random.IntN(2) == 0,
+					Name: name, UID: types.UID(fmt.Sprint(name, age)),
+					CreatedAt: start.Add(time.Duration(age) * time.Second),
+					HadJob:    random.IntN(2) == 0,
 				}
 				r.Put(key, set, view)
 				model[key] = &member{set: set, view: &view}
@@ -162,7 +163,8 @@ func TestJobsOfARunThatWereLostOnOtherSets(t *testing.T) {
 	put := func(namespace, name string, set types.UID, phase v1alpha1.EphemeralRunnerPhase, run int64) {
 		runner := &v1alpha1.EphemeralRunner{}
 		runner.Namespace, runner.Name, runner.UID = namespace, name, types.UID(namespace+name)
-		runner.Status.Phase, runner.Status.LostCause, runner.Status.JobRepositoryName, runner.Status.WorkflowRunID = phase,
+		runner.Status.Phase, runner.Status.LostCause, runner.Status.JobRepositoryName,
+			runner.Status.WorkflowRunID = phase,
 			"Evicted", "acme/app", run
 		all.Put(types.NamespacedName{Namespace: namespace, Name: name}, Owner{UID: set}, Of(runner))
 	}

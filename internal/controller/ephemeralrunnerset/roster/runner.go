@@ -141,7 +141,7 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 	return r
 }
 
-// lostJob returns what a runner's status says of its job, which was lost.
+// lostJob returns the job of a runner, which was lost, as the runner's status has it.
 func lostJob(status *v1alpha1.EphemeralRunnerStatus, cause v1alpha1.LostCause, r *Runner) *feedback.Lost {
 	lost := &feedback.Lost{
 		Runner: r.Name, Job: status.JobDisplayName, Cause: cause, At: kube.LaterOf(r.FailedAt, r.CreatedAt),

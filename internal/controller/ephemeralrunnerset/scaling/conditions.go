@@ -43,10 +43,12 @@ func (h *History) Describe(
 
 // DescribeLeft fills the status of a set that is being deleted with what is left of it.
 func (h *History) DescribeLeft(
-	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, now time.Time,
+	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner,
+	now time.Time,
 ) {
 	countWithDeleting(status, runners)
-	status.Capacity = new(status.BusyRunners + 1) // the next set runs further jobs, but the listener must not announce 0
+	// the next set runs further jobs, but the listener must not announce 0
+	status.Capacity = new(status.BusyRunners + 1)
 	report.SetConditions(&status.Conditions, set.Generation, now, h.Creations.UnseenWhileDeleted(set)...)
 }
 
@@ -67,8 +69,8 @@ func (h *History) degradedCondition(set *v1alpha1.EphemeralRunnerSet, p *Plan) m
 	switch {
 	case !f.isDegraded() && h.cannotCreate(p):
 		return report.True(v1alpha1.ConditionDegraded, v1alpha1.ReasonRunnersNotCreated, fmt.Sprintf(
-			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it names in the "+
-				"AutoscalingRunnerSet, or what rejects it in namespace %s",
+			"the API server rejects this set's runners; creation is retried. It says: %s. Correct what it "+
+				"names in the AutoscalingRunnerSet, or what rejects it in namespace %s",
 			strings.ReplaceAll(h.Creations.Err.Error(), "\n", "; "), set.Namespace))
 	case !f.isDegraded() && h.Creations.HasUnseen():
 		return h.Creations.UnseenCondition(set.Namespace)
@@ -88,8 +90,8 @@ func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Con
 			"GitHub has not refused any runner of this template")
 	}
 	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner is tried "+
-			"now and then, in case the image behind the tag has been updated",
+		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner "+
+			"is tried now and then, in case the image behind the tag has been updated",
 		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
 }
 
@@ -102,10 +104,11 @@ func (h *History) doubtConditions(before []metav1.Condition, set *v1alpha1.Ephem
 	switch {
 	case h.doubt.Jobs > 0:
 		return []metav1.Condition{report.True(conditionType, v1alpha1.ReasonJobsNotTaken, fmt.Sprintf(
-			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no runners "+
-				"are created for these until GitHub's figures change, and jobs that do exist still run; look on GitHub for queued "+
-				"jobs of %s and cancel those that never start; if there are none, only GitHub can correct its figures "+
-				"(https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs, kube.ScaleSetOf(set).Name))}
+			"GitHub counts %d assigned jobs; %d of them have waited beside idle runners and probably don't exist: no "+
+				"runners are created for these until GitHub's figures change, and jobs that do exist still run; "+
+				"look on GitHub for queued jobs of %s and cancel those that never start; if there are none, only "+
+				"GitHub can correct its figures (https://www.githubstatus.com)", set.Spec.AssignedJobs, h.doubt.Jobs,
+			kube.ScaleSetOf(set).Name))}
 	case meta.FindStatusCondition(before, conditionType) != nil:
 		return []metav1.Condition{report.False(conditionType, "StatisticsBelieved",
 			"all jobs that GitHub counts are believed to exist")}
@@ -126,10 +129,10 @@ func startConditions(before []metav1.Condition, p *Plan) []metav1.Condition {
 	return nil
 }
 
-// capacity returns how many jobs GitHub may assign to the set, nil if the set sets no limit. While its runners fail or
-// are outdated, that is one more than there are working runners: without a job there is no demand to try a runner for,
-// and GitHub was seen never to offer again what was queued while a set announced 0. While the API server rejects
-// runners, the waiting ones count, too. GitHub gives the other jobs to sets that can run them.
+// capacity returns the number of jobs that GitHub may assign to the set, nil if the set sets no limit. While its
+// runners fail or are outdated, that is one more than there are working runners: without a job there is no demand to
+// try a runner for, and GitHub was seen never to offer again what was queued while a set announced 0. While the API
+// server rejects runners, the waiting ones count, too. GitHub gives the other jobs to sets that can run them.
 func (h *History) capacity(p *Plan) *int {
 	t := &p.Tally
 	switch f := &h.failures; {
@@ -142,7 +145,7 @@ func (h *History) capacity(p *Plan) *int {
 	}
 }
 
-// Placing returns what a set with capacity.mode Placement has room for follows from, besides its pods.
+// Placing returns, besides the pods, the facts from which the room of a set with capacity.mode Placement follows.
 func (h *History) Placing(p *Plan) placement.Seen {
 	return placement.Seen{
 		Now: h.now, Working: p.Tally.working, Assigned: p.asked.assignedJobs,
@@ -200,7 +203,7 @@ func mostFrequent(waits []jobpods.Wait) (example jobpods.Wait, pods int) {
 	return example, pods
 }
 
-// waitsOf returns what runners wait for: a ResourceQuota, and the most frequent other reason.
+// waitsOf returns the reasons why runners wait: a ResourceQuota, and the most frequent other reason.
 func waitsOf(runners []*roster.Runner) (quota, other wait) {
 	waits := map[string]*wait{}
 	for _, r := range runners {
@@ -232,8 +235,8 @@ func waitConditions(
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
 	if quota.runners > 0 {
 		refused = report.True(v1alpha1.ConditionQuotaExceeded, v1alpha1.ReasonPodsForbidden, fmt.Sprintf(
-			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the refusal of "+
-				"%s: %s",
+			"%s because a ResourceQuota refuses their pods or Secrets; raise the quota or lower maxRunners; the "+
+				"refusal of %s: %s",
 			waiting(quota.runners, "runner"), quota.example, quota.message))
 	}
 	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
@@ -241,11 +244,12 @@ func waitConditions(
 	switch {
 	case other.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
-			"%s: %s; see kubectl describe ephemeralrunner %s", waiting(other.runners, "runner"), other.message, other.example))
+			"%s: %s; see kubectl describe ephemeralrunner %s", waiting(other.runners, "runner"), other.message,
+			other.example))
 	case givenUp.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, givenUp.reason, fmt.Sprintf(
-			"%d runners in a row were given up before they got a job, by no fault of their template; others follow after "+
-				"pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
+			"%d runners in a row were given up before they got a job, by no fault of their template; others "+
+				"follow after pauses of up to %s: %s; see kubectl describe ephemeralrunner %s",
 			givenUp.runners, longestBackoff, givenUp.message, givenUp.example))
 	case pods > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, example.Reason, fmt.Sprintf(

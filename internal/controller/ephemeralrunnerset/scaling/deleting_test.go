@@ -42,8 +42,10 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 				s.runners[i] = &kept
 			}
 			s.pass()
-			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 || s.failures.count != 0 {
-				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create, names(p.With(Delete)),
+			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 ||
+				s.failures.count != 0 {
+				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create,
+					names(p.With(Delete)),
 					s.failures.count)
 			}
 		})

@@ -75,7 +75,8 @@ func TestGitHubDecidesWhoLeaves(t *testing.T) {
 		busy, free := s.add(1, idle), s.add(1, idle)
 		s.departing = map[types.UID]departures.Departure{busy.UID: {Signs: cordon}, free.UID: {Signs: cordon}}
 		if p := s.pass(); len(p.With(Deregister)) != 2 || p.create != 0 {
-			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.With(Deregister)), p.create)
+			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.With(Deregister)),
+				p.create)
 		}
 		s.historyOf(busy).Remember(answered(registrations.Busy), s.now)
 		s.historyOf(free).Remember(answered(registrations.Removed), s.now)

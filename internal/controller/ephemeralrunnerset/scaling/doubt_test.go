@@ -278,10 +278,12 @@ func TestRealJobsStartAmongThoseThatDoNotExist(t *testing.T) {
 						w.phantoms, w.arrivals, w.newestWins = phantoms, arrivals, newestWins
 						w.run(t, hours*time.Hour)
 						if later := w.percentile(95) - usual.percentile(95); later > time.Minute {
-							t.Errorf("95 %% of the jobs start within %s, without phantoms within %s", w.percentile(95), usual.percentile(95))
+							t.Errorf("95 %% of the jobs start within %s, without phantoms within %s", w.percentile(95),
+								usual.percentile(95))
 						}
 						if later := w.percentile(50) - usual.percentile(50); later > 5*time.Second {
-							t.Errorf("half of the jobs start within %s, without phantoms within %s", w.percentile(50), usual.percentile(50))
+							t.Errorf("half of the jobs start within %s, without phantoms within %s", w.percentile(50),
+								usual.percentile(50))
 						}
 						if w.percentile(100) > 3*time.Minute {
 							t.Errorf("a job waited for %s", w.percentile(100))
@@ -314,7 +316,8 @@ func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 				w.run(t, gone+15*time.Minute)
 				for _, r := range w.runners {
 					if w.ghosts[r.UID] {
-						t.Errorf("%s, startup %s: %s is left 15 min after its registration was gone at %s", load, startup, r.Name, gone)
+						t.Errorf("%s, startup %s: %s is left 15 min after its registration was gone at %s", load,
+							startup, r.Name, gone)
 					}
 				}
 			}

@@ -16,7 +16,8 @@ type outcome struct {
 
 // outcomeOf plans every 15 s for the length of the longest pause, and publishes a figure each time.
 func (s *scenario) outcomeOf() outcome {
-	for began := s.now; s.now.Sub(began) <= askWorkingInterval+heldTimeout; s.later(15 * time.Second).publish(s.want.replicas) {
+	for began := s.now; s.now.Sub(began) <= askWorkingInterval+heldTimeout; s.later(15 * time.Second).
+		publish(s.want.replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*roster.Runner{
 			"delete": p.With(Delete), "delete unregistered": p.With(DeleteUnregistered), "deregister": p.With(Deregister),

@@ -34,8 +34,9 @@ func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 func TestExitWithoutAKnownJob(t *testing.T) {
 	none := pool.Call[registrations.Answer]{Err: errNoAnswer}
 	for name, test := range map[string]struct {
-		change  func(*scenario, *roster.Runner)
-		answers []pool.Call[registrations.Answer] // to questions half a minute apart, or later if the last one got no answer
+		change func(*scenario, *roster.Runner)
+		// to questions half a minute apart, or later if the last one got no answer
+		answers []pool.Call[registrations.Answer]
 		want    string
 	}{
 		"not answered yet":               {want: "ask"},
@@ -138,7 +139,8 @@ func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 			s.later(settleGrace).publish(10).pass()
 			s.add(test.running, starting)
 			if p := s.later(test.later).pass(); p.create != test.want || s.failures.isDegraded() {
-				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(), test.want)
+				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(),
+					test.want)
 			}
 		})
 	}

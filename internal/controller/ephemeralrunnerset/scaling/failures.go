@@ -72,12 +72,12 @@ func (f *runnerFailures) isOutdated() bool { return f.refusals > 0 }
 
 func (f *runnerFailures) isDegraded() bool { return f.count >= degradedThreshold }
 
-// pause returns how long to wait after the last failure.
+// pause returns the wait after the last failure.
 func (f *runnerFailures) pause() time.Duration {
 	return reconcile.Backoff(firstBackoff, longestBackoff, f.rounds)
 }
 
-// nextTryAt returns when the next runner may be tried.
+// nextTryAt returns the time at which the next runner may be tried.
 func (f *runnerFailures) nextTryAt() time.Time {
 	if f.isOutdated() {
 		return f.lastRefusalAt.Add(outdatedBackoffs[min(f.refusals, len(outdatedBackoffs))-1])

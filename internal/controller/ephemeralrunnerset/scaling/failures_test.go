@@ -136,10 +136,12 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 		"Error": true, "ErrImagePull": true, "OOMKilled": true, "Evicted": true, v1alpha1.ReasonPendingTimeout: true,
 	} {
 		s := newScenario(10)
-		s.add(2*degradedThreshold, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: reason, Message: "why"})
+		s.add(2*degradedThreshold, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: reason,
+			Message: "why"})
 		p := s.pass()
 		if p.create != 0 || p.RequeueAt.Sub(s.now) != firstBackoff {
-			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create, p.RequeueAt.Sub(s.now),
+			t.Errorf("%s: create %d, again in %s, want none before a pause of %s", reason, p.create,
+				p.RequeueAt.Sub(s.now),
 				firstBackoff)
 		}
 		var status v1alpha1.EphemeralRunnerSetStatus
@@ -214,7 +216,8 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			p := s.pass()
 			want := min(firstBackoff<<i, longestBackoff)
 			if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
-				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create, p.RequeueAt.Sub(s.now), i+1,
+				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create,
+					p.RequeueAt.Sub(s.now), i+1,
 					want)
 			}
 			if got := s.failures.isDegraded(); got != (count >= degradedThreshold) {

@@ -116,7 +116,7 @@ func New(c *creations.Memory) *History {
 	return &History{runners: map[types.UID]*runnerHistory{}, deleted: map[types.UID]time.Time{}, Creations: c}
 }
 
-// historyOf returns what is remembered of the runner, an empty record if Remember has not seen it.
+// historyOf returns the record of the runner, an empty one if Remember has not seen it.
 func (h *History) historyOf(r *roster.Runner) *runnerHistory {
 	if past, known := h.runners[r.UID]; known {
 		return past
@@ -130,7 +130,7 @@ func (past *runnerHistory) recordKept() bool {
 	return !past.RegisteredAt.Before(past.exitedAt.Add(removalLag))
 }
 
-// failedAt returns when a runner that is now known to have failed did so.
+// failedAt returns the time at which a runner that is now known to have failed did so.
 func (past *runnerHistory) failedAt(now time.Time) time.Time {
 	if past.exitedAt.IsZero() {
 		return now
@@ -158,7 +158,8 @@ func (h *History) Remember(s Seen) {
 				question:        &pool.Last[registrations.Answer]{},
 			}
 			if r.FailedAt.Before(now) {
-				past.endedAt = r.FailedAt // before this manager began; one that is kept as evidence must not hold a slot again
+				// before this manager began; one that is kept as evidence must not hold a slot again
+				past.endedAt = r.FailedAt
 			}
 			if r.Up() {
 				past.upBefore = r.CreatedAt
@@ -208,8 +209,8 @@ func (h *History) rememberRunner(r *roster.Runner, past *runnerHistory) {
 	h.countOutcome(r, past)
 }
 
-// RememberAnswers records what GitHub has answered since the last pass. It returns how many questions got no answer,
-// and why the last one did not.
+// RememberAnswers records what GitHub has answered since the last pass. It returns the number of questions that got no
+// answer, and why the last one did not.
 func (h *History) RememberAnswers(runners []*roster.Runner) (failed int, cause error) {
 	for _, r := range runners {
 		past := h.historyOf(r)

@@ -26,7 +26,7 @@ type Demand struct {
 	startsPerMinute int
 }
 
-// DemandOf returns what the spec asks for. The numbers are the listener's, but anybody with rights in the namespace may
+// DemandOf returns the demand in the spec. The numbers are the listener's, but anybody with rights in the namespace may
 // write them: out of range, a sum of them would overflow, and a negative count would be a surplus of as many runners.
 func DemandOf(spec *v1alpha1.EphemeralRunnerSetSpec) Demand {
 	inRange := func(n int) int { return min(max(n, 0), v1alpha1.MaxRunnersUnlimited) }

@@ -147,7 +147,8 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 		p.Repeat = p.allowed(failures, h.now, min(out.Uncertain, missing+out.Uncertain), out.Expected-out.Uncertain)
 	}
 	if p.Repeat < out.Uncertain {
-		p.requeueBy(h.now.Add(creations.LongestAwayBackoff)) // by then the others have been seen, or are no longer expected
+		// by then the others have been seen, or are no longer expected
+		p.requeueBy(h.now.Add(creations.LongestAwayBackoff))
 	}
 	p.create = p.allowed(failures, h.now, min(missing, room), out.Expected)
 	if room, more := h.pace.Allowed(want.startsPerMinute, h.now); p.create > room {
@@ -308,7 +309,7 @@ func (h *History) planDeparture(p *Plan, runners []*roster.Runner) {
 	}
 }
 
-// CreateLimit returns how many of the planned runners to create now.
+// CreateLimit returns the number of planned runners to create now.
 func (h *History) CreateLimit(p *Plan) int {
 	if !h.Creations.Allowed(h.now) {
 		return 0

@@ -227,7 +227,8 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now),
+			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).
+				At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now),
 				&v1alpha1.PlannedCapacity{}).Unserved()
 			p := s.pass()
 			if p.create != test.create {

@@ -102,7 +102,8 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 	for seed := range uint64(simulations / 5) {
 		sim := simulate(t, seed)
 		for range 500 {
-			sim.later(12 * time.Second) // all in all half an hour for the last jobs, and for longer than evidence is kept
+			// all in all half an hour for the last jobs, and for longer than evidence is kept
+			sim.later(12 * time.Second)
 			for _, r := range slices.Clone(sim.runners) {
 				sim.step(r)
 			}
@@ -127,7 +128,8 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 // standStill ends everything that is under way, and all faults.
 func (sim *simulation) standStill() {
 	sim.calm, sim.frozen, sim.minRunners, sim.figures.maxRunners = true, false, 0, max(10, sim.figures.maxRunners)
-	sim.figures.headroom, sim.figures.scaleDownDelay, sim.figures.maxIdleTime, sim.figures.startsPerMinute = demand.Headroom{}, demand.DefaultScaleDownDelay, 0, 0
+	sim.figures.headroom, sim.figures.scaleDownDelay, sim.figures.maxIdleTime,
+		sim.figures.startsPerMinute = demand.Headroom{}, demand.DefaultScaleDownDelay, 0, 0
 	sim.later(firstCreateBackoff)
 	for len(sim.inFlight) > 0 {
 		sim.answer()
@@ -164,7 +166,8 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 	}
 	// The controller can't know which of the runners that nobody wants any more were created.
 	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.most() {
-		t.Errorf("%d created for %d replicas, %d with headroom: %d slots are taken", made, sim.seen.replicas, sim.most(),
+		t.Errorf("%d created for %d replicas, %d with headroom: %d slots are taken", made, sim.seen.replicas,
+			sim.most(),
 			taken)
 	}
 	sim.checkStarts(t)
@@ -172,8 +175,8 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 	return p
 }
 
-// most returns how many runners the numbers ask for at most: with headroom for all assigned jobs, as if all of them
-// ran.
+// most returns the number of runners that the numbers ask for at most: with headroom for all assigned jobs, as if all
+// of them ran.
 func (sim *simulation) most() int {
 	headroom := sim.seen.headroom
 	idle := (sim.seen.assignedJobs*headroom.Percent + 99) / 100
@@ -250,7 +253,8 @@ func (sim *simulation) passAgain(t *testing.T) {
 	asked := slices.ContainsFunc(append(p.With(Deregister), p.With(LookUp)...),
 		func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
 	if create := s.CreateLimit(p); create > p.Repeat || len(deletedAgain) != 0 || asked {
-		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create, names(deletedAgain), asked)
+		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create,
+			names(deletedAgain), asked)
 	}
 }
 

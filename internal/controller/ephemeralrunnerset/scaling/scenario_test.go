@@ -32,14 +32,16 @@ const (
 	surplusPatience    = 30 * time.Second // until a runner that is too many is removed
 	figuresSettleGrace = 10 * time.Second // until lower figures are believed
 	firstCreateBackoff = time.Second      // after a failed creation
-	expectationTimeout = time.Minute      // until the API server is asked about a runner that was created and is not seen
+	// until the API server is asked about a runner that was created and is not seen
+	expectationTimeout = time.Minute
 	retryQuestionAfter = 15 * time.Second // after a question that GitHub did not answer
 )
 
 // newSet returns a set that wants the given number of runners.
 func newSet(replicas int) *v1alpha1.EphemeralRunnerSet {
-	set := &v1alpha1.EphemeralRunnerSet{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: replicas, AssignedJobs: replicas,
-		PatchID: 1}}
+	set := &v1alpha1.EphemeralRunnerSet{Spec: v1alpha1.EphemeralRunnerSetSpec{Replicas: replicas,
+		AssignedJobs: replicas,
+		PatchID:      1}}
 	set.Namespace, set.Name = setKey.Namespace, setKey.Name
 	return set
 }
@@ -94,7 +96,7 @@ func (s *scenario) pass() *Plan {
 	return p
 }
 
-// seen returns what a pass sees at the present moment.
+// seen returns the world that a pass sees at the present moment.
 func (s *scenario) seen() Seen {
 	return Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, Template: "template", ConfigURL: s.configURL,
 		Departing: s.departing}
@@ -115,12 +117,14 @@ func (s *scenario) publish(replicas int) *scenario {
 
 // Runners in the states that matter.
 var (
-	starting  = roster.Runner{}
-	idle      = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7}
-	busyOne   = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true, JobPatchID: 1}
+	starting = roster.Runner{}
+	idle     = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7}
+	busyOne  = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true,
+		JobPatchID: 1}
 	succeeded = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded, RegistrationID: 7, HadJob: true}
 	failedJob = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, RegistrationID: 7, HadJob: true}
-	failedOne = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ErrImagePull", Message: "no such image"}
+	failedOne = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ErrImagePull",
+		Message: "no such image"}
 	outdated  = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseOutdated}
 	lingering = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseRunning, RegistrationID: 7, HadJob: true,
 		Completed: true, JobPatchID: 1}

@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// apply makes the API server do what was planned, and asks GitHub. It returns how many runners were created.
+// apply makes the API server do what was planned, and asks GitHub. It returns the number of runners that were created.
 func (sim *simulation) apply(p *Plan) int {
 	s := sim.state
 	for _, r := range append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()),
@@ -89,8 +89,8 @@ func (sim *simulation) outcome() int {
 	}
 }
 
-// create creates n runners, some of them repeated ones, and returns how many exist then. Sometimes the context ends
-// before all requests are sent.
+// create creates n runners, some of them repeated ones, and returns the number of those that exist then. Sometimes the
+// context ends before all requests are sent.
 func (sim *simulation) create(n, repeated int) int {
 	if n == 0 {
 		return 0
@@ -171,7 +171,8 @@ func (sim *simulation) pickName() string {
 func (sim *simulation) make(name string) {
 	sim.decided[name] = true
 	r := &simulatedRunner{Runner: roster.Runner{
-		Name: name, UID: types.UID(name), CreatedAt: sim.now(), Template: fmt.Sprint(sim.template), ConfigURL: sim.configURL,
+		Name: name, UID: types.UID(name), CreatedAt: sim.now(), Template: fmt.Sprint(sim.template),
+		ConfigURL: sim.configURL,
 	}}
 	sim.write(r)
 	r.born = sim.made

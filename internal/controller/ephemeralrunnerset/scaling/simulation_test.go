@@ -40,8 +40,8 @@ type simulation struct {
 	decided    map[string]bool // names under which a runner was created, or a creation refused
 	away       bool            // the API server seldom answers a creation
 	calm       bool            // nothing goes wrong
-	// signed has, by node, when it was last cordoned, 0 if it isn't; restarted is when the manager was. Both count in
-	// made.
+	// signed has, by node, the time at which it was last cordoned, 0 if it isn't; restarted is the time of the
+	// manager's restart. Both count in made.
 	signed    [simulatedNodes]int
 	restarted int
 

@@ -102,7 +102,8 @@ func TestHeldSlotOfADeletedRunnerIsAskedAbout(t *testing.T) {
 	s.add(1, r)
 	p := s.pass()
 	if len(p.With(Deregister)) != 1 || p.RequeueAt.Sub(s.now) != heldTimeout {
-		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s", names(p.With(Deregister)),
+		t.Errorf("GitHub is asked to remove %v, planned again in %s; want the runner, and %s",
+			names(p.With(Deregister)),
 			p.RequeueAt.Sub(s.now), heldTimeout)
 	}
 	if p = s.later(heldTimeout).pass(); p.create != 1 || len(p.With(Delete)) != 0 {

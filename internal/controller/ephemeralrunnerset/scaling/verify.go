@@ -119,9 +119,9 @@ func (h *History) verifyIdle(p *Plan, r *roster.Runner) {
 	h.ask(p, r, LookUp, due, 0)
 }
 
-// idleTurn returns when to ask about an idle runner although no job waits: one askIdleInterval after the last question,
-// or at the runner's own moment within that period. These moments are spread evenly, whenever runners came up or the
-// manager was restarted. Questions that GitHub's limit holds up are not all asked when it ends.
+// idleTurn returns the time to ask about an idle runner although no job waits: one askIdleInterval after the last
+// question, or at the runner's own moment within that period. These moments are spread evenly, whenever runners came up
+// or the manager was restarted. Questions that GitHub's limit holds up are not all asked when it ends.
 func (h *History) idleTurn(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	due := past.AskedAt.Add(askIdleInterval)
@@ -172,7 +172,8 @@ func (want Demand) doubtGrace() time.Duration { return max(want.registrationTime
 func (h *History) planDoubt(p *Plan, runners []*roster.Runner, want Demand) Demand {
 	t, grace := &p.Tally, want.doubtGrace()
 	seen := figures.Evidence{
-		Waiting: max(0, want.assignedJobs-t.working-t.held), Starting: len(h.starts), Started: h.started, Wasted: h.wasted,
+		Waiting: max(0, want.assignedJobs-t.working-t.held), Starting: len(h.starts), Started: h.started,
+		Wasted: h.wasted,
 		Limits: figures.Limits{MinRunners: want.minRunners, MaxRunners: want.maxRunners},
 	}
 	for _, r := range runners {
@@ -257,7 +258,7 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	}
 }
 
-// ExitedIdleVerdict returns what is known of the job of a runner that is marked as failed.
+// ExitedIdleVerdict says what is known of the job of a runner that is marked as failed.
 func (h *History) ExitedIdleVerdict(r *roster.Runner) registrations.Answer {
 	if h.historyOf(r).recordKept() {
 		return registrations.NoJob

@@ -159,7 +159,8 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 			names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
 	}
 	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 5 || len(p.With(Deregister)) != 0 {
-		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(LookUp)), names(p.With(Deregister)))
+		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(LookUp)),
+			names(p.With(Deregister)))
 	}
 	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
 		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced",
@@ -237,8 +238,10 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 			if len(p.going()) != 0 || p.RequeueAt.Sub(s.now) != time.Second {
 				t.Errorf("within the minute: delete %v, again in %s", names(p.With(Delete)), p.RequeueAt.Sub(s.now))
 			}
-			if p := s.later(time.Second).pass(); len(p.With(Delete)) != 1 || len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
-				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(Delete)), names(p.With(Deregister)),
+			if p := s.later(time.Second).pass(); len(p.With(Delete)) != 1 ||
+				len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(Delete)),
+					names(p.With(Deregister)),
 					names(p.With(LookUp)))
 			}
 		})
@@ -349,7 +352,8 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	r.Phase = v1alpha1.EphemeralRunnerPhaseRunning
 	s.later(time.Minute)
 	if p := s.pass(); len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
-		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.With(Deregister)), names(p.With(LookUp)))
+		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.With(Deregister)),
+			names(p.With(LookUp)))
 	}
 	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 1 {
 		t.Error("want it asked about after 30 s")

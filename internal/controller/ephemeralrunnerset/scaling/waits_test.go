@@ -46,7 +46,8 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 			}
 			var status []metav1.Condition
 			report.SetConditions(&status, 1, time.Unix(1, 0), got...)
-			if after := waitConditions(status, nil, wait{}); len(after) != 1 || after[0].Status != metav1.ConditionFalse {
+			if after := waitConditions(status, nil, wait{}); len(after) != 1 ||
+				after[0].Status != metav1.ConditionFalse {
 				t.Errorf("conditions %+v after the wait, want %s False", after, test.about)
 			}
 		})
