@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -292,20 +291,6 @@ func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 		}
 		return markStale(ctx, tx, stale)
 	})
-}
-
-// markStale has the periods added up again in which jobs have finished at these times.
-func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
-	periods := map[int64]bool{}
-	for at := range finished {
-		periods[at-at%hour] = true
-	}
-	for _, started := range slices.Sorted(maps.Keys(periods)) {
-		if err := mark(ctx, tx, hour, started); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Running returns the UIDs of the runners of a cluster whose jobs have not finished, as far as the ledger knows; of one

@@ -183,14 +183,3 @@ func Clean(text string) string {
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
-
-const (
-	hour int64 = 60 * 60
-	day  int64 = 24 * hour
-	week int64 = 7 * day
-)
-
-// spans are those of periods, in seconds, in UTC. A job counts in the periods in which it finished. An hour is added up
-// from its jobs, and a longer period from those of the span before. Weeks begin on Thursdays, as 1970 did. With them a
-// question about 90 days reads 8 rows of each kind of job on average, and 13 at most, in place of 90.
-var spans = []int64{hour, day, week, 4 * week}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -13,6 +14,17 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/history/histogram"
 )
+
+const (
+	hour int64 = 60 * 60
+	day  int64 = 24 * hour
+	week int64 = 7 * day
+)
+
+// spans are those of periods, in seconds, in UTC. A job counts in the periods in which it finished. An hour is added up
+// from its jobs, and a longer period from those of the span before. Weeks begin on Thursdays, as 1970 did. With them a
+// question about 90 days reads 8 rows of each kind of job on average, and 13 at most, in place of 90.
+var spans = []int64{hour, day, week, 4 * week}
 
 // kindOfJob is what jobs have in common that are added up.
 type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
@@ -140,6 +152,20 @@ func (l *Ledger) AddUp(ctx context.Context) error {
 			if err := l.transaction(ctx, func(tx *sql.Tx) error { return addUp(ctx, tx, i, started) }); err != nil {
 				return fmt.Errorf("add up the jobs since %s: %w", time.Unix(started, 0).UTC().Format(time.RFC3339), err)
 			}
+		}
+	}
+	return nil
+}
+
+// markStale has the periods added up again in which jobs have finished at these times.
+func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
+	periods := map[int64]bool{}
+	for at := range finished {
+		periods[at-at%hour] = true
+	}
+	for _, started := range slices.Sorted(maps.Keys(periods)) {
+		if err := mark(ctx, tx, hour, started); err != nil {
+			return err
 		}
 	}
 	return nil
