@@ -57,7 +57,7 @@ func served(t *testing.T) *httptest.Server {
 		CPUMicroseconds: new(int64(353_000_000)), CPUPeriods: new(int64(1000)),
 		ThrottledPeriods: new(int64(100)), OOMKills: new(int64(1)),
 	}
-	err = errors.Join(l.Put(t.Context(), []history.Job{job}), l.AddUp(t.Context(), noon.Add(time.Hour)),
+	err = errors.Join(l.Put(t.Context(), []history.Job{job}), l.AddUp(t.Context()),
 		l.PutGap(t.Context(), history.Gap{Cluster: "c", From: noon, To: noon.Add(time.Minute),
 			Reason: history.GapStopped}))
 	if err != nil {
