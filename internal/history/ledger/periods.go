@@ -26,6 +26,10 @@ const (
 // question about 90 days reads 8 rows of each kind of job on average, and 13 at most, in place of 90.
 var spans = []int64{hour, day, week, 4 * week}
 
+// daysOfSets is the span of days in which the jobs of a scale set are added up together, for questions by day. It is
+// negative to differ from that of days.
+const daysOfSets = -day
+
 // kindOfJob is what jobs have in common that are added up.
 type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
 
@@ -267,7 +271,7 @@ var insertPeriod = func() string {
 	return "INSERT INTO usage_periods (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
 }()
 
-// writePeriod replaces the sums of a period.
+// writePeriod replaces the sums of a period, and those of a day's sets.
 func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed map[kindOfJob]*sums) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM usage_periods WHERE span = $1 AND started = $2", span,
 		started); err != nil {
@@ -292,5 +296,17 @@ func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed ma
 			return err
 		}
 	}
-	return nil
+	if span != day {
+		return nil
+	}
+	sets := map[kindOfJob]*sums{}
+	for kind, of := range summed {
+		set := kindOfJob{cluster: kind.cluster, namespace: kind.namespace, set: kind.set}
+		if sets[set] == nil {
+			sets[set] = newSums()
+		}
+		sets[set].merge(of, of.peakMemory.String(), of.cpuAverage.String(), of.throttled.String())
+		sets[set].times.Merge(of.times.String())
+	}
+	return writePeriod(ctx, tx, daysOfSets, started, sets)
 }

@@ -27,7 +27,7 @@ func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Durat
 		{"samples", "cluster, namespace, set_name, at", "at < $1", now.Add(-keepSamples).Unix()},
 		{"gaps", "cluster, started", "ended < $1", oldest},
 		{"usage_periods", "span, started, cluster, namespace, set_name, repository, workflow, job_name",
-			"started + span <= $1", oldest},
+			"started + ABS(span) <= $1", oldest},
 		{"stale_periods", "span, started", "started + span <= $1", oldest},
 	} {
 		for {

@@ -30,14 +30,6 @@ var groups = map[By]string{
 	ByJob: "repository, workflow, job_name", ByDay: "started - started % 86400",
 }
 
-// spansFor returns the spans whose periods lie in one group each.
-func spansFor(by By) []int64 {
-	if by == ByDay {
-		return spans[:2]
-	}
-	return spans
-}
-
 // Group is what jobs have in common that are added up. Those of its fields are set that it is added up by; Day for ByDay.
 type Group struct {
 	Cluster    string    `json:"cluster,omitempty"`
@@ -102,7 +94,7 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 	if !known {
 		return nil, &FilterError{"by", string(by), "set, repository, workflow, job or day"}
 	}
-	q := periods("SELECT "+group+", "+summedColumns+" FROM usage_periods", &filter, spansFor(by))
+	q := periods("SELECT "+group+", "+summedColumns+" FROM usage_periods", &filter, by)
 	q.add(" GROUP BY " + group)
 	usage := []Usage{}
 	err := l.rows(ctx, q, func(rows *sql.Rows) error {
@@ -163,12 +155,21 @@ func scanUsage(rows *sql.Rows, by By, prices Prices) (Usage, error) {
 }
 
 // periods begins a query of the periods that cover the filter's time: the longest that fit, and shorter ones at its ends.
-func periods(text string, filter *Filter, spans []int64) *query {
+// Those for a question by day are no longer than that.
+func periods(text string, filter *Filter, by By) *query {
 	q := &query{}
 	q.add(text)
 	var parts []string
 	var bounds []any
-	for _, part := range cover(filter.From, filter.To, spans) {
+	fitting := spans
+	if by == ByDay {
+		fitting = spans[:2]
+	}
+	ofSets := by == ByDay && filter.Repository == "" && filter.Workflow == "" && filter.Name == ""
+	for _, part := range cover(filter.From, filter.To, fitting) {
+		if ofSets && part.span == day {
+			part.span = daysOfSets
+		}
 		parts = append(parts, "(span = ? AND started >= ? AND started < ?)")
 		bounds = append(bounds, part.span, part.from, part.to)
 	}
@@ -239,7 +240,7 @@ type Size struct {
 func (l *Ledger) Sizes(ctx context.Context, filter Filter, prices Prices) ([]Size, error) {
 	q := periods("SELECT "+kindColumns+
 		", jobs, measured, run_seconds, cpu_request_millis, memory_request_bytes, "+
-		"cpu_requested, memory_requested, peak_memory, cpu_average, throttled FROM usage_periods", &filter, spans)
+		"cpu_requested, memory_requested, peak_memory, cpu_average, throttled FROM usage_periods", &filter, ByJob)
 	all := map[kindOfJob]*sums{}
 	err := l.rows(ctx, q, func(rows *sql.Rows) error {
 		var kind kindOfJob

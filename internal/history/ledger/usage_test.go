@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -59,8 +60,50 @@ func TestUsageIsWhatItsJobsComeTo(t *testing.T) {
 			if diff := cmp.Diff(want, got, closeTo); diff != "" {
 				t.Fatalf("usage from %s to %s (-want +got):\n%s", from, to, diff)
 			}
+			days, err := l.UsageBy(t.Context(), ledger.ByDay, filter, ledger.Prices{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			filter.To = to
+			if diff := cmp.Diff(jobsByDay(all, filter), days, closeTo,
+				cmpopts.IgnoreFields(ledger.Usage{}, "Cost", "Waits")); diff != "" {
+				t.Fatalf("usage by day from %s to %s (-want +got):\n%s", from, to, diff)
+			}
 		}
 	})
+}
+
+// jobsByDay is the usage by day without costs and waits.
+func jobsByDay(jobs []ledger.Job, filter ledger.Filter) []ledger.Usage {
+	days := map[time.Time]ledger.Usage{}
+	for number := range 3 {
+		repository := fmt.Sprintf("acme/%d", number)
+		if filter.Repository != "" && filter.Repository != repository {
+			continue
+		}
+		for _, job := range jobs {
+			one := byHand([]ledger.Job{job}, ledger.Filter{From: filter.From, To: filter.To, Repository: repository})
+			if len(one) == 0 {
+				continue
+			}
+			u, day := one[0], job.Finished.UTC().Truncate(24*time.Hour)
+			sum := days[day]
+			sum.Day = day
+			sum.Jobs, sum.Succeeded, sum.Failed = sum.Jobs+u.Jobs, sum.Succeeded+u.Succeeded, sum.Failed+u.Failed
+			sum.Canceled, sum.Lost = sum.Canceled+u.Canceled, sum.Lost+u.Lost
+			sum.RunHours, sum.CPUHoursRequested = sum.RunHours+u.RunHours, sum.CPUHoursRequested+u.CPUHoursRequested
+			sum.GiBHoursRequested += u.GiBHoursRequested
+			sum.CPUHoursUsed += u.CPUHoursUsed
+			sum.JobsWithKnownUsage += u.JobsWithKnownUsage
+			sum.JobsWithKnownWait += u.JobsWithKnownWait
+			days[day] = sum
+		}
+	}
+	all := []ledger.Usage{}
+	for _, day := range slices.SortedFunc(maps.Keys(days), time.Time.Compare) {
+		all = append(all, days[day])
+	}
+	return all
 }
 
 // byHand is the usage by repository, with prices of 0.5 and 0.25. Each job requests 2 CPUs and 4 GiB, uses 600 s of a

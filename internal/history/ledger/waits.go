@@ -63,7 +63,7 @@ func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, err
 	if known {
 		columns = group + ", wait_times"
 	}
-	q := periods("SELECT "+columns+" FROM usage_periods", &filter, spansFor(by))
+	q := periods("SELECT "+columns+" FROM usage_periods", &filter, by)
 	q.and("wait_times <> ''")
 	all := map[Group]histogram.List{}
 	err := l.rows(ctx, q, func(rows *sql.Rows) error {

@@ -1,5 +1,5 @@
--- Weeks and four weeks are added up, too: days of what is there mark the weeks, and these mark four of them.
+-- Weeks, four weeks and days of whole sets are added up, too. They come from the days, which are added up again for that.
 -- +goose Up
 INSERT INTO stale_periods (span, started)
-SELECT DISTINCT 604800, started - started % 604800 FROM usage_periods WHERE span = 86400
+SELECT DISTINCT span, started FROM usage_periods WHERE span = 86400
 ON CONFLICT DO NOTHING;
