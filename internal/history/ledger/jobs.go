@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // MaxJobs bounds a page of jobs.
@@ -17,7 +18,13 @@ type Page struct {
 	Jobs []Job `json:"jobs"`
 	// Next is where the next page begins, empty if this is the last.
 	Next string `json:"next,omitempty"`
+	// LookedTo is the time of the last job that was looked at, if the page ends there without being full.
+	LookedTo time.Time `json:"lookedTo,omitzero"`
 }
+
+// maxLookedAt bounds the jobs that a page looks at if no index leads to what the filter chooses: 20,000 take 50 ms, and a
+// million would take 2 s.
+const maxLookedAt = 20_000
 
 // Jobs returns the jobs that a filter chooses, the youngest first.
 func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
@@ -25,10 +32,17 @@ func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
 	if limit <= 0 || limit > MaxJobs {
 		limit = MaxJobs
 	}
+	edge, at, err := l.edge(ctx, &filter)
+	if err != nil {
+		return Page{}, err
+	}
 	q := &query{}
 	q.add(selectJobs)
 	q.between("at", filter.From, filter.To)
 	q.same(&filter)
+	if err := q.beside(edge, ">="); err != nil {
+		return Page{}, err
+	}
 	for _, condition := range []struct{ column, value string }{
 		{"runner_uid", filter.RunnerUID}, {"runner", filter.Runner}, {"job_id", filter.JobID}, {"event", filter.Event},
 		{"result", filter.Result}, {"lost_cause", filter.LostCause}, {"node", filter.Node},
@@ -50,17 +64,12 @@ func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
 	if filter.Running {
 		q.and("finished IS NULL")
 	}
-	if filter.After != "" {
-		at, uid, _ := strings.Cut(filter.After, ".")
-		unix, err := strconv.ParseInt(at, 10, 64)
-		if err != nil {
-			return Page{}, &FilterError{"after", filter.After, "what a page of jobs has as next"}
-		}
-		q.and("(at, runner_uid) < (?, ?)", unix, Clean(uid))
+	if err := q.beside(filter.After, "<"); err != nil {
+		return Page{}, err
 	}
 	q.add(" ORDER BY at DESC, runner_uid DESC LIMIT ?", limit+1)
-	page := Page{Jobs: []Job{}}
-	err := l.rows(ctx, q, func(rows *sql.Rows) error {
+	page := Page{Jobs: []Job{}, Next: edge, LookedTo: at}
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
 		job, err := scanJob(rows)
 		page.Jobs = append(page.Jobs, job)
 		return err
@@ -71,9 +80,61 @@ func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
 	if len(page.Jobs) > limit {
 		page.Jobs = page.Jobs[:limit]
 		last := &page.Jobs[limit-1]
-		page.Next = fmt.Sprintf("%d.%s", last.At.Unix(), last.RunnerUID)
+		page.Next, page.LookedTo = cursor(last.At.Unix(), last.RunnerUID), time.Time{}
 	}
 	return page, nil
+}
+
+// cursor is a place in the order of jobs.
+func cursor(at int64, runnerUID string) string { return fmt.Sprintf("%d.%s", at, runnerUID) }
+
+// beside chooses the jobs on one side of a place, all if that is empty.
+func (q *query) beside(place, side string) error {
+	if place == "" {
+		return nil
+	}
+	at, uid, _ := strings.Cut(place, ".")
+	unix, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return &FilterError{"after", place, "what a page of jobs has as next"}
+	}
+	q.and("(at, runner_uid) "+side+" (?, ?)", unix, Clean(uid))
+	return nil
+}
+
+// edge returns the place and time of the last job that a page looks at, nothing if there are less than maxLookedAt, or an
+// index leads to those that the filter chooses.
+func (l *Ledger) edge(ctx context.Context, filter *Filter) (place string, at time.Time, err error) {
+	few := filter.RunnerUID+filter.Runner+filter.JobID+filter.LostCause != "" || filter.RunID != 0 ||
+		filter.Lost || filter.Running
+	others := filter.Cluster+filter.Name+filter.Event+filter.Result+filter.Node+filter.Text != "" ||
+		(filter.Namespace != "" && filter.Set == "")
+	if few || !others {
+		return "", at, nil
+	}
+	q := &query{}
+	q.add("SELECT at, runner_uid FROM jobs")
+	q.between("at", filter.From, filter.To)
+	indexed := Filter{Repository: filter.Repository, Workflow: filter.Workflow}
+	if filter.Set != "" {
+		indexed.Namespace, indexed.Set = filter.Namespace, filter.Set
+	}
+	q.same(&indexed)
+	if err := q.beside(filter.After, "<"); err != nil {
+		return "", at, err
+	}
+	q.add(" ORDER BY at DESC, runner_uid DESC LIMIT 1 OFFSET ?", maxLookedAt-1)
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+		var unix int64
+		var uid string
+		err := rows.Scan(&unix, &uid)
+		place, at = cursor(unix, uid), time.Unix(unix, 0).UTC()
+		return err
+	})
+	if err != nil {
+		return "", at, fmt.Errorf("find the last job that a page looks at: %w", err)
+	}
+	return place, at, nil
 }
 
 // ErrNoJob says that the ledger has no job of a runner.

@@ -197,6 +197,49 @@ func TestPagesHaveEveryJobASingleTime(t *testing.T) {
 	})
 }
 
+// TestARareJobIsFoundFurtherBack: a page looks at 20,000 jobs at most, and says how far it has looked.
+func TestARareJobIsFoundFurtherBack(t *testing.T) {
+	each(t, func(t *testing.T, l *ledger.Ledger) {
+		const all, lookedAt = 20_100, 20_000
+		var many []ledger.Job
+		for i := range all {
+			job := finished(i, i)
+			if i == 0 {
+				job.Name, job.Result, job.Namespace = "rare", "Unknown", "seldom"
+			}
+			many = append(many, job)
+		}
+		put(t, l, many...)
+		for name, filter := range map[string]ledger.Filter{
+			"text": {Text: "rare"}, "result": {Result: "Unknown"}, "namespace": {Namespace: "seldom"},
+			"repository": {Repository: "acme/app", Name: "rare"},
+		} {
+			page, err := l.Jobs(t.Context(), filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page.Jobs) > 0 || page.Next == "" || !page.LookedTo.Equal(many[all-lookedAt].At) {
+				t.Errorf("%s: the first page has %d jobs, looks to %s, and goes on at %q", name, len(page.Jobs), page.LookedTo,
+					page.Next)
+			}
+			filter.After = page.Next
+			page, err = l.Jobs(t.Context(), filter)
+			if err != nil || len(page.Jobs) != 1 || page.Jobs[0].RunnerUID != many[0].RunnerUID || page.Next != "" {
+				t.Errorf("%s: the second page is %+v, %v", name, page, err)
+			}
+		}
+		for name, filter := range map[string]ledger.Filter{
+			"all": {}, "runner": {Runner: many[0].Runner}, "workflow": {Workflow: many[0].Workflow},
+			"common": {Result: "succeeded"},
+		} {
+			page, err := l.Jobs(t.Context(), filter)
+			if err != nil || len(page.Jobs) == 0 || !page.LookedTo.IsZero() {
+				t.Errorf("%s: %d jobs, looked to %s, %v", name, len(page.Jobs), page.LookedTo, err)
+			}
+		}
+	})
+}
+
 func TestWhatTheDatabaseWouldRefuseIsWritten(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
 		job := finished(1, 0)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -22,9 +23,11 @@ type jobsPage struct {
 	Jobs []ledger.Job
 	// Next leads to the next page, First to the youngest jobs; empty if that is this page.
 	Next, First string
-	Gaps        gapList
-	Tables      []link.Table
-	Query       url.Values
+	// LookedTo says that jobs before it were not looked at; zero if all were or the page is full.
+	LookedTo time.Time
+	Gaps     gapList
+	Tables   []link.Table
+	Query    url.Values
 }
 
 func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
@@ -40,7 +43,7 @@ func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page := jobsPage{Jobs: found.Jobs, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
+	page := jobsPage{Jobs: found.Jobs, LookedTo: found.LookedTo, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
 		link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
 	}}
 	if found.Next != "" {

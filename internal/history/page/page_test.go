@@ -361,30 +361,6 @@ func TestAddressesHoldTimeAndFilter(t *testing.T) {
 	}
 }
 
-func TestPagesOfJobsHaveEachJobASingleTime(t *testing.T) {
-	s := invented(t)
-	row := regexp.MustCompile(`href="job\?runnerUID=([^"]*)"`)
-	next := regexp.MustCompile(`<a href="([^"]*)" rel="next"`)
-	seen, pages := map[string]bool{}, 0
-	for path := "/jobs?set=linux"; path != ""; pages++ {
-		_, body := s.get(t, path)
-		for _, uid := range row.FindAllStringSubmatch(body, -1) {
-			if seen[uid[1]] {
-				t.Errorf("%s is there twice", uid[1])
-			}
-			seen[uid[1]] = true
-		}
-		path = ""
-		if link := next.FindStringSubmatch(body); link != nil {
-			path = "/" + html.UnescapeString(link[1])
-		}
-	}
-	found, err := s.ledger.Jobs(t.Context(), ledger.Filter{Set: "linux", From: noon.Add(-24 * time.Hour)})
-	if err != nil || len(found.Jobs) != len(seen) || pages < 3 {
-		t.Errorf("%d jobs on %d pages of %d, %v", len(seen), pages, len(found.Jobs), err)
-	}
-}
-
 func TestPagesSayThatTheDatabaseIsAway(t *testing.T) {
 	s := invented(t)
 	s.ledger.Close()
