@@ -197,44 +197,58 @@ func TestPagesHaveEveryJobASingleTime(t *testing.T) {
 	})
 }
 
+// look is a page of jobs.
+type look struct {
+	Jobs     []string
+	More     bool
+	LookedTo time.Time
+}
+
+func lookAt(t *testing.T, l *ledger.Ledger, filter ledger.Filter) (seen look, next string) {
+	t.Helper()
+	page, err := l.Jobs(t.Context(), filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range page.Jobs {
+		seen.Jobs = append(seen.Jobs, page.Jobs[i].RunnerUID)
+	}
+	seen.More, seen.LookedTo = page.Next != "", page.LookedTo
+	return seen, page.Next
+}
+
 // TestARareJobIsFoundFurtherBack: a page looks at 20,000 jobs at most, and says how far it has looked.
 func TestARareJobIsFoundFurtherBack(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
 		const all, lookedAt = 20_100, 20_000
-		var many []ledger.Job
-		for i := range all {
-			job := finished(i, i)
-			if i == 0 {
-				job.Name, job.Result, job.Namespace = "rare", "Unknown", "seldom"
-			}
-			many = append(many, job)
+		many := make([]ledger.Job, all)
+		for i := range many {
+			many[i] = finished(i, i)
 		}
+		rare := &many[0]
+		rare.Name, rare.Result, rare.Namespace = "rare", "Unknown", "seldom"
 		put(t, l, many...)
 		for name, filter := range map[string]ledger.Filter{
 			"text": {Text: "rare"}, "result": {Result: "Unknown"}, "namespace": {Namespace: "seldom"},
 			"repository": {Repository: "acme/app", Name: "rare"},
 		} {
-			page, err := l.Jobs(t.Context(), filter)
-			if err != nil {
-				t.Fatal(err)
+			first, next := lookAt(t, l, filter)
+			if diff := cmp.Diff(look{More: true, LookedTo: many[all-lookedAt].At}, first); diff != "" {
+				t.Errorf("%s: the first page (-want +got):\n%s", name, diff)
 			}
-			if len(page.Jobs) > 0 || page.Next == "" || !page.LookedTo.Equal(many[all-lookedAt].At) {
-				t.Errorf("%s: the first page has %d jobs, looks to %s, and goes on at %q", name, len(page.Jobs), page.LookedTo,
-					page.Next)
-			}
-			filter.After = page.Next
-			page, err = l.Jobs(t.Context(), filter)
-			if err != nil || len(page.Jobs) != 1 || page.Jobs[0].RunnerUID != many[0].RunnerUID || page.Next != "" {
-				t.Errorf("%s: the second page is %+v, %v", name, page, err)
+			filter.After = next
+			second, _ := lookAt(t, l, filter)
+			if diff := cmp.Diff(look{Jobs: []string{rare.RunnerUID}}, second); diff != "" {
+				t.Errorf("%s: the second page (-want +got):\n%s", name, diff)
 			}
 		}
-		for name, filter := range map[string]ledger.Filter{
-			"all": {}, "runner": {Runner: many[0].Runner}, "workflow": {Workflow: many[0].Workflow},
-			"common": {Result: "succeeded"},
-		} {
-			page, err := l.Jobs(t.Context(), filter)
-			if err != nil || len(page.Jobs) == 0 || !page.LookedTo.IsZero() {
-				t.Errorf("%s: %d jobs, looked to %s, %v", name, len(page.Jobs), page.LookedTo, err)
+		runner, _ := lookAt(t, l, ledger.Filter{Runner: rare.Runner})
+		if diff := cmp.Diff(look{Jobs: []string{rare.RunnerUID}}, runner); diff != "" {
+			t.Errorf("by the runner's name (-want +got):\n%s", diff)
+		}
+		for name, filter := range map[string]ledger.Filter{"all": {}, "common": {Result: "succeeded"}} {
+			if page, _ := lookAt(t, l, filter); len(page.Jobs) != ledger.MaxJobs || !page.More || !page.LookedTo.IsZero() {
+				t.Errorf("%s: %d jobs, more %t, looked to %s", name, len(page.Jobs), page.More, page.LookedTo)
 			}
 		}
 	})
