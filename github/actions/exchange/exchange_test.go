@@ -54,6 +54,21 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+func TestPollEndsAtItsOwnDeadline(t *testing.T) {
+	caller, poll := asked(t, exchange.Options{}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	poll.Method, poll.Poll, caller.Deadlines.Poll = http.MethodGet, true, 50*time.Millisecond
+	_, err := caller.Do(t.Context(), poll)
+	var timeout *failure.TimeoutError
+	if !errors.As(err, &timeout) || timeout.Limit != 50*time.Millisecond {
+		t.Errorf("got %v, want *TimeoutError", err)
+	}
+	// The caller's own count: so short a poll may end before the server has seen it.
+	var network *failure.NetworkError
+	if !errors.As(err, &network) || network.Attempts != 1 {
+		t.Errorf("got %v, want 1 attempt: polls are not repeated", err)
+	}
+}
+
 // Five attempts, with pauses of about 1, 2, 4 and 8 s between them, leave time for the attempts within the 30 s of a
 // call.
 func TestPausesBetweenAttempts(t *testing.T) {
