@@ -35,7 +35,7 @@ func TestReportQueueOrder(t *testing.T) {
 		"each in their order": {
 			[]reports.Report{report("b", "", 1), report("a", "", 2)}, []string{"b  1", "a  2"}},
 		"an end says the start too": {
-			[]reports.Report{report("a", "", 1), report("b", "", 1), report("a", "failed", 2)},
+			[]reports.Report{report("b", "", 1), report("a", "", 1), report("a", "failed", 2)},
 			[]string{"a failed 2", "b  1"}},
 		"a late start keeps the end": {
 			[]reports.Report{report("a", "failed", 1), report("a", "", 2)}, []string{"a failed 2"}},
