@@ -120,7 +120,8 @@ func TestScaleSetSyncConverges(t *testing.T) {
 		github := having()
 		github.Silence = 0 // no pass could be ahead of an answer here, and there are many calls
 		for id := range random.IntN(3) {
-			github.Sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), pick())
+			labels := []string{pick(), "gpu"}[:1+random.IntN(2)]
+			github.Sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), labels...)
 		}
 		desired := scaleset.Desired{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set",
 			Labels: []string{"set", pick()}}
