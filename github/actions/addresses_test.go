@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -15,16 +15,18 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // secure puts a server behind TLS, and returns the option with which clients trust it.
-func (s *server) secure() func(*Options) {
+func (s *server) secure() func(*actions.Options) {
 	tls := httptest.NewUnstartedServer(s)
 	tls.Config.ErrorLog = discardLog
 	tls.StartTLS()
 	s.t.Cleanup(tls.Close)
 	s.Server.URL = tls.URL
-	return func(o *Options) {
+	return func(o *actions.Options) {
 		pool := tls.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 		o.RootCAs = pool
 	}
@@ -39,33 +41,33 @@ func TestNoCredentialLeavesTLS(t *testing.T) {
 	insecure := redirected(strings.Replace(s.URL, "https:", "http:", 1) + "/x")
 	for name, test := range map[string]struct {
 		prepare  func()
-		call     func(*Client) error
+		call     func(*actions.Client) error
 		endpoint string
 	}{
 		"redirect of the registration token": {
 			prepare:  func() { s.on(registrationTokenCall, insecure) },
-			endpoint: EndpointRegistrationToken,
+			endpoint: actions.EndpointRegistrationToken,
 		},
 		"redirect of the registration": {
 			prepare:  func() { s.on(registerCall, insecure) },
-			endpoint: EndpointRegister,
+			endpoint: actions.EndpointRegister,
 		},
 		"the service's address": {
 			prepare: func() {
 				s.on(registerCall, reply{body: fmt.Sprintf(`{"url":%q,"token":"t"}`, plain.URL+servicePath)})
 			},
-			endpoint: EndpointRegister,
+			endpoint: actions.EndpointRegister,
 		},
 		"redirect of a call to the service": {
 			prepare:  func() { s.on(getSetCall, insecure) },
-			endpoint: EndpointGetScaleSet,
+			endpoint: actions.EndpointGetScaleSet,
 		},
 		"redirect that would become a GET": {
 			prepare: func() {
 				s.on(deleteSetCall, reply{status: http.StatusFound, header: map[string]string{"Location": plain.URL}})
 			},
-			call:     func(c *Client) error { return c.DeleteRunnerScaleSet(t.Context(), 7) },
-			endpoint: EndpointDeleteScaleSet,
+			call:     func(c *actions.Client) error { return c.DeleteRunnerScaleSet(t.Context(), 7) },
+			endpoint: actions.EndpointDeleteScaleSet,
 		},
 		"the queue's address": {
 			prepare: func() {
@@ -73,22 +75,22 @@ func TestNoCredentialLeavesTLS(t *testing.T) {
 					"messageQueueUrl": plain.URL + "/queue",
 				})})
 			},
-			call:     func(c *Client) error { _, err := c.CreateSession(t.Context(), 7, "me"); return err },
-			endpoint: EndpointCreateSession,
+			call:     func(c *actions.Client) error { _, err := c.CreateSession(t.Context(), 7, "me"); return err },
+			endpoint: actions.EndpointCreateSession,
 		},
 		"redirect of a poll": {
 			prepare: func() {
 				s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, nil)})
 				s.on(pollCall, insecure)
 			},
-			call: func(c *Client) error {
+			call: func(c *actions.Client) error {
 				session, err := c.CreateSession(t.Context(), 7, "me")
 				if err == nil {
 					_, err = session.GetMessage(t.Context(), 0, 1)
 				}
 				return err
 			},
-			endpoint: EndpointGetMessage,
+			endpoint: actions.EndpointGetMessage,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,10 +98,10 @@ func TestNoCredentialLeavesTLS(t *testing.T) {
 			s.on(registerCall, reply{do: s.register})
 			test.prepare()
 			if test.call == nil {
-				test.call = func(c *Client) error { _, err := c.GetRunnerScaleSetByID(t.Context(), 7); return err }
+				test.call = func(c *actions.Client) error { _, err := c.GetRunnerScaleSetByID(t.Context(), 7); return err }
 			}
 			err := test.call(s.client(trusted))
-			var refused *InsecureRedirectError
+			var refused *actions.InsecureRedirectError
 			if !errors.As(err, &refused) || refused.Endpoint != test.endpoint ||
 				!strings.Contains(err.Error(), "X-Forwarded-Proto") {
 				t.Errorf("got %v, want an *InsecureRedirectError of %s that says what to correct", err, test.endpoint)
@@ -135,9 +137,9 @@ func TestARedirectToAnotherServerIsNotFollowed(t *testing.T) {
 			s.on(call, redirected(to+"/latest?token=1"))
 		}
 		_, polling := session.GetMessage(t.Context(), 0, 1)
-		_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"})
+		_, registering := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r"})
 		for _, err := range []error{polling, registering} {
-			var answer *Error
+			var answer *actions.Error
 			if !errors.As(err, &answer) || answer.StatusCode != http.StatusTemporaryRedirect ||
 				!strings.Contains(err.Error(), "another host or port") {
 				t.Errorf("%s: got %v, want an *Error that says where the redirect leads", name, err)
@@ -154,7 +156,7 @@ func TestAddressesInAnswersAreChecked(t *testing.T) {
 	s, canary := newServer(t), newServer(t)
 	refusal := errors.New("not there")
 	var asked []string
-	checked := func(o *Options) {
+	checked := func(o *actions.Options) {
 		o.Addresses.URL = func(address *url.URL) error {
 			asked = append(asked, address.String())
 			if strings.HasPrefix(address.String(), canary.URL) {
@@ -169,7 +171,7 @@ func TestAddressesInAnswersAreChecked(t *testing.T) {
 	s.on(registerCall, reply{body: fmt.Sprintf(`{"url":%q,"token":"t"}`, canary.URL+servicePath)})
 	_, registering := s.client(checked).GetRunnerScaleSetByID(t.Context(), 7)
 	for _, err := range []error{opening, registering} {
-		var refused *RefusedAddressError
+		var refused *actions.RefusedAddressError
 		if !errors.As(err, &refused) || !errors.Is(err, refusal) ||
 			strings.Contains(err.Error(), "breaks the protocol") {
 			t.Errorf("got %v, want a *RefusedAddressError", err)
@@ -269,12 +271,12 @@ func TestConnectionsAreCheckedAfterNamesAreResolved(t *testing.T) {
 			var asked []string
 			refusal := errors.New("not there")
 			attempts := 0
-			client, err := NewClient(test.configURL, Credentials{Token: testToken}, Options{
+			client, err := actions.NewClient(test.configURL, actions.Credentials{Token: testToken}, actions.Options{
 				Clock:     newQuickClock(),
 				Proxy:     test.proxy,
 				Resolver:  resolver,
-				OnRequest: func(RequestInfo) { attempts++ },
-				Addresses: AddressCheck{Dial: func(to Destination) error {
+				OnRequest: func(actions.RequestInfo) { attempts++ },
+				Addresses: actions.AddressCheck{Dial: func(to actions.Destination) error {
 					mu.Lock()
 					defer mu.Unlock()
 					text := to.Host + " " + to.Address.String()
@@ -289,7 +291,7 @@ func TestConnectionsAreCheckedAfterNamesAreResolved(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = client.GetRunnerScaleSetByID(t.Context(), 7)
-			var refused *RefusedAddressError
+			var refused *actions.RefusedAddressError
 			if !errors.As(err, &refused) || !errors.Is(err, refusal) {
 				t.Errorf("got %v, want a *RefusedAddressError", err)
 			}

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // stream answers with so many bytes of a JIT config, in chunks.
@@ -44,9 +45,9 @@ func TestALargeAnswerFailsLikeATruncatedOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
 			s.on(jitCall, test.answer)
-			_, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"})
-			var network *NetworkError
-			if !errors.As(err, &network) || !errors.Is(err, ErrTruncated) || !strings.Contains(err.Error(), test.says) {
+			_, err := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r"})
+			var network *actions.NetworkError
+			if !errors.As(err, &network) || !errors.Is(err, actions.ErrTruncated) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want a *NetworkError for a truncated answer that says %q", err, test.says)
 			}
 			if got := len(s.calls(jitCall)); got != 1 {
@@ -60,9 +61,9 @@ func TestALargeAnswerFailsLikeATruncatedOne(t *testing.T) {
 func TestALongFailureKeepsItsStatus(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, reply{status: 409, body: strings.Repeat("x", 5<<20)})
-	if _, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{
+	if _, err := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{
 		Name: "r",
-	}); !errors.Is(err, ErrRunnerExists) {
+	}); !errors.Is(err, actions.ErrRunnerExists) {
 		t.Errorf("got %v, want ErrRunnerExists", err)
 	}
 }
@@ -71,22 +72,21 @@ func TestALongFailureKeepsItsStatus(t *testing.T) {
 func TestALargeHeaderIsRefused(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, reply{header: map[string]string{"X-Large": strings.Repeat("x", 256<<10)}, body: "{}"})
-	client := s.client(func(o *Options) { o.Clock = nil })
-	client.service.Deadlines.Call = time.Second
-	var network *NetworkError
-	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"}); !errors.As(err, &network) {
+	var network *actions.NetworkError
+	_, err := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r"})
+	if !errors.As(err, &network) {
 		t.Errorf("got %.200v, want a *NetworkError", err)
 	}
 }
 
 // room returns a function that fails unless a budget of so many bytes is free: an answer of that size can be read.
-func (s *server) room(budget *Budget, size int) func() error {
+func (s *server) room(budget *actions.Budget, size int) func() error {
 	const start = `{"id":1}`
 	s.on("GET "+runnersURL+"/1", reply{
 		body:   start + strings.Repeat(" ", size-len(start)),
 		header: map[string]string{"Content-Length": fmt.Sprint(size)},
 	})
-	client := s.connected(func(o *Options) { o.Budget = budget })
+	client := s.connected(func(o *actions.Options) { o.Budget = budget })
 	return func() error {
 		ctx, cancel := context.WithTimeout(s.t.Context(), busyTimeout)
 		defer cancel()
@@ -98,7 +98,7 @@ func (s *server) room(budget *Budget, size int) func() error {
 // Every call gives back what it has used, whether it succeeds or not: all methods are called, also those that are yet
 // to come.
 func TestNothingIsKeptOfTheBudget(t *testing.T) {
-	padding := strings.Repeat(" ", 2*FirstBytes) // the first bytes of an answer don't count
+	padding := strings.Repeat(" ", 2*actions.FirstBytes) // the first bytes of an answer don't count
 	for _, answer := range []reply{
 		{body: `{"id":7}` + padding},
 		{
@@ -125,9 +125,9 @@ func TestNothingIsKeptOfTheBudget(t *testing.T) {
 	} {
 		s := newServer(t)
 		const size = 128 << 10
-		budget := NewBudget(size, size)
+		budget := actions.NewBudget(size, size)
 		room := newServer(t).room(budget, size)
-		client := s.client(func(o *Options) { o.Budget = budget })
+		client := s.client(func(o *actions.Options) { o.Budget = budget })
 		s.on(createSessionCall, reply{body: s.sessionBody(testQueueToken, nil)})
 		session, err := client.CreateSession(t.Context(), 7, "me")
 		if err != nil {

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -15,22 +15,25 @@ import (
 
 	"github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 func TestNewClientChecksItsArguments(t *testing.T) {
-	var invalid *InvalidConfigURLError
-	if _, err := NewClient("github.com/acme", Credentials{Token: "t"}, Options{}); !errors.As(err, &invalid) {
+	var invalid *actions.InvalidConfigURLError
+	_, err := actions.NewClient("github.com/acme", actions.Credentials{Token: "t"}, actions.Options{})
+	if !errors.As(err, &invalid) {
 		t.Errorf("got %v, want *InvalidConfigURLError", err)
 	}
-	_, err := NewClient("https://github.com/acme", Credentials{}, Options{})
-	if !errors.Is(err, ErrInvalidCredentials) || !strings.Contains(err.Error(), "https://github.com/acme") {
+	_, err = actions.NewClient("https://github.com/acme", actions.Credentials{}, actions.Options{})
+	if !errors.Is(err, actions.ErrInvalidCredentials) || !strings.Contains(err.Error(), "https://github.com/acme") {
 		t.Errorf("got %v, want ErrInvalidCredentials that names the config URL", err)
 	}
-	client, err := NewClient("https://github.com/acme/web/", Credentials{Token: "t"}, Options{})
+	client, err := actions.NewClient("https://github.com/acme/web/", actions.Credentials{Token: "t"}, actions.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := client.service.Config; got.Repository != "web" || got.String() != "https://github.com/acme/web" {
+	if got := client.ConfigURL(); got.Repository != "web" || got.String() != "https://github.com/acme/web" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -39,7 +42,7 @@ func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 	s := newServer(t)
 	still := clocktesting.NewFakeClock(epoch) // its pauses last forever
 	s.on("GET "+runnersURL+"/5", reply{status: 500, body: `{"message":"overloaded"}`})
-	client := s.connected(func(o *Options) { o.Clock = still })
+	client := s.connected(func(o *actions.Options) { o.Clock = still })
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() {
@@ -58,16 +61,16 @@ func TestContextThatEndsDuringAPauseEndsTheCall(t *testing.T) {
 }
 
 func TestCertPool(t *testing.T) {
-	if pool, err := CertPool(""); pool != nil || err != nil {
+	if pool, err := actions.CertPool(""); pool != nil || err != nil {
 		t.Errorf("without PEM: %v, %v; want nil, which means the system's", pool, err)
 	}
-	if pool, err := CertPool("no PEM"); pool != nil || !errors.Is(err, ErrNoCertificate) {
+	if pool, err := actions.CertPool("no PEM"); pool != nil || !errors.Is(err, actions.ErrNoCertificate) {
 		t.Errorf("without a certificate: %v, %v; want ErrNoCertificate", pool, err)
 	}
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	own := server.Certificate()
-	pool, err := CertPool(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw})))
+	pool, err := actions.CertPool(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +106,7 @@ func TestUserAgent(t *testing.T) {
 func TestNothingRunsOnAfterTheCalls(t *testing.T) {
 	before := runtime.NumGoroutine()
 	s := newServer(t)
-	session := s.session()
+	client, session := s.opened()
 	s.on(pollCall, reply{do: hang})
 	s.on(acquireCall, cutShort("["), reply{status: 500}, reply{status: 401}, reply{body: `{"value":[1]}`})
 	s.on(refreshSessionCall, reply{do: hang})
@@ -114,12 +117,12 @@ func TestNothingRunsOnAfterTheCalls(t *testing.T) {
 		defer leave()
 		calls.Go(func() { _, _ = session.GetMessage(ctx, 0, 1) })
 		calls.Go(func() { _, _ = session.AcquireJobs(ctx, []int64{1}) })
-		calls.Go(func() { _, _ = session.client.GetRunnerScaleSetByID(ctx, 7) })
+		calls.Go(func() { _, _ = client.GetRunnerScaleSetByID(ctx, 7) })
 	}
 	calls.Wait()
 	s.on(refreshSessionCall, reply{body: s.sessionBody("second", nil)})
 	s.CloseClientConnections() // what the callers have left, a renewal, ends with its connection
-	session.client.CloseIdleConnections()
+	client.CloseIdleConnections()
 	s.Close()
 	gomega.NewWithT(t).Eventually(runtime.NumGoroutine).WithTimeout(busyTimeout).
 		Should(gomega.BeNumerically("<=", before), func() string {

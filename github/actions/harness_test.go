@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"encoding/json"
@@ -19,6 +19,8 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 const (
@@ -225,16 +227,16 @@ func (s *server) logText() string {
 }
 
 // client returns a client for the organization acme on the server.
-func (s *server) client(options ...func(*Options)) *Client {
+func (s *server) client(options ...func(*actions.Options)) *actions.Client {
 	s.t.Helper()
-	settings := Options{
-		UserAgent: UserAgent{System: "test", Version: "1.2.3", CommitSHA: "abc", Subsystem: "unit"},
+	settings := actions.Options{
+		UserAgent: actions.UserAgent{System: "test", Version: "1.2.3", CommitSHA: "abc", Subsystem: "unit"},
 		Clock:     s.clock, Logger: s.log(),
 	}
 	for _, option := range options {
 		option(&settings)
 	}
-	client, err := NewClient(s.URL+"/acme", Credentials{Token: testToken}, settings)
+	client, err := actions.NewClient(s.URL+"/acme", actions.Credentials{Token: testToken}, settings)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -243,14 +245,22 @@ func (s *server) client(options ...func(*Options)) *Client {
 }
 
 // session opens session "s-1" of scale set 7 with a queue at /queue?id=s-1.
-func (s *server) session() *Session {
+func (s *server) session() *actions.Session {
+	s.t.Helper()
+	_, session := s.opened()
+	return session
+}
+
+// opened is session, and returns its client, too.
+func (s *server) opened() (*actions.Client, *actions.Session) {
 	s.t.Helper()
 	s.on("POST "+scaleSetsURL+"/7/sessions", reply{body: s.sessionBody(testQueueToken, nil)})
-	session, err := s.client().CreateSession(s.t.Context(), 7, "me")
+	client := s.client()
+	session, err := client.CreateSession(s.t.Context(), 7, "me")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return session
+	return client, session
 }
 
 // sessionBody is the answer that describes session "s-1", with changes.

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"errors"
@@ -7,7 +7,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
+
+// reader returns a function that reads messages as they come out of the queue.
+func reader(t *testing.T) func(text string) (*actions.Message, error) {
+	t.Helper()
+	s := newServer(t)
+	session := s.session()
+	return func(text string) (*actions.Message, error) {
+		s.on(pollCall, reply{body: text})
+		return session.GetMessage(t.Context(), 0, 1)
+	}
+}
 
 // The entries of both flows are distinguished.
 func TestAllKindsOfEntries(t *testing.T) {
@@ -27,7 +40,7 @@ func TestAllKindsOfEntries(t *testing.T) {
 		}
 		return fields
 	}
-	got, err := parseMessage([]byte(message(t, 5,
+	got, err := reader(t)(message(t, 5,
 		entry("JobAvailable", map[string]any{"acquireJobUrl": "https://acquire"}),
 		entry("JobAssigned", nil),
 		entry("JobStarted", map[string]any{"runnerId": 3, "runnerName": "r-1"}),
@@ -38,11 +51,11 @@ func TestAllKindsOfEntries(t *testing.T) {
 			"finishTime": "2026-03-01T12:00:02Z",
 		}),
 		entry("JobMoved", nil),
-	)))
+	))
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := JobMessageBase{
+	base := actions.JobMessageBase{
 		RunnerRequestID: 9007199254740993, RepositoryName: "web", OwnerName: "acme", JobID: "j-1",
 		JobWorkflowRef:     "acme/web/.github/workflows/ci.yaml@refs/heads/main",
 		JobDisplayName:     "build",
@@ -54,12 +67,14 @@ func TestAllKindsOfEntries(t *testing.T) {
 	}
 	finished := base
 	finished.FinishTime = epoch.Add(2 * time.Second)
-	want := &Message{
-		ID: 5, Statistics: &Statistics{TotalAssignedJobs: 2}, Entries: 5, Unknown: []string{"JobMoved"},
-		JobsAvailable: []JobAvailable{{JobMessageBase: base}},
-		JobsAssigned:  []JobAssigned{{JobMessageBase: base}},
-		JobsStarted:   []JobStarted{{JobMessageBase: base, RunnerID: 3, RunnerName: "r-1"}},
-		JobsCompleted: []JobCompleted{{JobMessageBase: finished, Result: "succeeded", RunnerID: 3, RunnerName: "r-1"}},
+	want := &actions.Message{
+		ID: 5, Statistics: &actions.Statistics{TotalAssignedJobs: 2}, Entries: 5, Unknown: []string{"JobMoved"},
+		JobsAvailable: []actions.JobAvailable{{JobMessageBase: base}},
+		JobsAssigned:  []actions.JobAssigned{{JobMessageBase: base}},
+		JobsStarted:   []actions.JobStarted{{JobMessageBase: base, RunnerID: 3, RunnerName: "r-1"}},
+		JobsCompleted: []actions.JobCompleted{
+			{JobMessageBase: finished, Result: "succeeded", RunnerID: 3, RunnerName: "r-1"},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -68,6 +83,7 @@ func TestAllKindsOfEntries(t *testing.T) {
 
 // Times carry a zone and up to seven digits; unset is year 1, null or absent.
 func TestTimes(t *testing.T) {
+	read := reader(t)
 	for text, want := range map[string]time.Time{
 		`"2026-03-01T12:00:00Z"`:              epoch,
 		`"2026-03-01T12:00:00.5Z"`:            epoch.Add(500 * time.Millisecond),
@@ -75,13 +91,13 @@ func TestTimes(t *testing.T) {
 		`"0001-01-01T00:00:00Z"`:              {},
 		`null`:                                {},
 	} {
-		var job JobStarted
-		m := &Message{}
-		if err := m.addEntry([]byte(`{"messageType":"JobStarted","queueTime":` + text + `}`)); err != nil {
+		got, err := read(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` +
+			jsonText(t, `[{"messageType":"JobStarted","queueTime":`+text+`}]`) + `}`)
+		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		job = m.JobsStarted[0]
+		job := got.JobsStarted[0]
 		if !job.QueueTime.Equal(want) || !job.RunnerAssignTime.IsZero() {
 			t.Errorf("%s: got %s, absent one %s", text, job.QueueTime, job.RunnerAssignTime)
 		}
@@ -90,6 +106,7 @@ func TestTimes(t *testing.T) {
 
 // An empty body has no entries, and unknown inner types are not an error.
 func TestBodiesThatAreFine(t *testing.T) {
+	read := reader(t)
 	for body, entries := range map[string]int{
 		`""`:                               0,
 		`"[]"`:                             0,
@@ -97,9 +114,9 @@ func TestBodiesThatAreFine(t *testing.T) {
 		`null`:                             0,
 		`"[{\"messageType\":\"New\"},{}]"`: 2,
 	} {
-		got, err := parseMessage([]byte(
+		got, err := read(
 			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":` + body + `}`,
-		))
+		)
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
 			continue
@@ -110,8 +127,16 @@ func TestBodiesThatAreFine(t *testing.T) {
 	}
 }
 
+// Other servers say so that they have none.
+func TestNullIsNoMessage(t *testing.T) {
+	if got, err := reader(t)("null\n"); got != nil || err != nil {
+		t.Errorf("got %+v, %v; want neither a message nor an error", got, err)
+	}
+}
+
 // The error says what is wrong, what can be read is returned, and nothing crashes.
 func TestMalformedMessages(t *testing.T) {
+	read := reader(t)
 	const good = `[{\"messageType\":\"JobStarted\",\"runnerName\":\"r-1\"}]`
 	for name, test := range map[string]struct {
 		text    string
@@ -167,12 +192,12 @@ func TestMalformedMessages(t *testing.T) {
 			`{"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"` + good + `"}`, 0,
 			"messageId is missing", 1,
 		},
-		"not an object":      {`[1]`, 0, "array", 0},
-		"no JSON":            {`<html>`, 0, "invalid character", 0},
-		"null is no message": {`null`, 0, "messageId is missing", 0},
+		"not an object": {`[1]`, 0, "array", 0},
+		"no JSON":       {`hello`, 0, "invalid character", 0},
+		"empty":         {`{}`, 0, "messageId is missing", 0},
 	} {
-		message, err := parseMessage([]byte(test.text))
-		var malformed *MalformedMessageError
+		message, err := read(test.text)
+		var malformed *actions.MalformedMessageError
 		if message != nil || !errors.As(err, &malformed) {
 			t.Errorf("%s: got %v, %v; want *MalformedMessageError", name, message, err)
 			continue
@@ -194,18 +219,20 @@ func TestMalformedMessages(t *testing.T) {
 
 // An answer of megabytes is refused if its size is known, and otherwise read up to the largest size of a message.
 func TestNoMessageTakesMuchMemory(t *testing.T) {
+	const maxEntries = 1000 // 20 times what GitHub puts in one
+	read := reader(t)
 	for name, entry := range map[string]string{
 		"entries": `{}`, "problems": `7`, "nesting": strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
 	} {
 		body := "[" + strings.Repeat(entry+",", 1<<20/len(entry)) + entry + "]"
 		text := jsonText(t, map[string]any{
 			"messageId":   5,
-			"messageType": messageTypeJobs,
+			"messageType": "RunnerScaleSetJobMessages",
 			"statistics":  map[string]any{},
 			"body":        body,
 		})
-		_, err := parseMessage([]byte(text))
-		var malformed *MalformedMessageError
+		_, err := read(text)
+		var malformed *actions.MalformedMessageError
 		if !errors.As(err, &malformed) || malformed.MessageID != 5 || malformed.Message.Entries > maxEntries ||
 			len(err.Error()) > 10_000 {
 			t.Errorf("%s: got %.200v, want a short error about message 5 and at most %d entries", name, err, maxEntries)
@@ -215,6 +242,7 @@ func TestNoMessageTakesMuchMemory(t *testing.T) {
 
 // Errors go into logs and a status, so whatever part of a message they quote is shortened.
 func TestNoErrorQuotesALongMessage(t *testing.T) {
+	read := reader(t)
 	const size = 1 << 20
 	long, digits := strings.Repeat("x", size), strings.Repeat("7", size)
 	entry := func(field string) string {
@@ -232,8 +260,8 @@ func TestNoErrorQuotesALongMessage(t *testing.T) {
 		"number of an entry":  `"messageId":5,` + jobs + entry(`"runnerId":`+digits),
 		"time of an entry":    `"messageId":5,` + jobs + entry(`"queueTime":"`+long+`"`),
 	} {
-		_, err := parseMessage([]byte("{" + text + "}"))
-		var malformed *MalformedMessageError
+		_, err := read("{" + text + "}")
+		var malformed *actions.MalformedMessageError
 		if !errors.As(err, &malformed) {
 			t.Errorf("%s: got %.200v, want *MalformedMessageError", name, err)
 			continue
@@ -242,7 +270,7 @@ func TestNoErrorQuotesALongMessage(t *testing.T) {
 			t.Errorf("%s: a text of %d bytes: %.200v", name, got, err)
 		}
 	}
-	known, err := parseMessage([]byte(message(t, 5, map[string]any{"messageType": long})))
+	known, err := read(message(t, 5, map[string]any{"messageType": long}))
 	if err != nil || len(known.Unknown) != 1 || len(known.Unknown[0]) > 10_000 {
 		t.Errorf("unknown type: got %.200v, %.200v; want it shortened", known, err)
 	}
@@ -253,7 +281,7 @@ func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
 	session := s.session()
 	s.on(pollCall, reply{body: "\xef\xbb\xbf" + `{"messageId":5,"messageType":"Other"}`})
 	_, err := session.GetMessage(t.Context(), 0, 1)
-	var malformed *MalformedMessageError
+	var malformed *actions.MalformedMessageError
 	if !errors.As(err, &malformed) || malformed.MessageID != 5 || malformed.MessageType != "Other" {
 		t.Errorf("got %v, want message 5 of type Other", err)
 	}
@@ -261,47 +289,14 @@ func TestMalformedMessageComesOutOfTheQueue(t *testing.T) {
 
 // If a message has no statistics, the last ones still hold.
 func TestMessageWithoutStatistics(t *testing.T) {
+	read := reader(t)
 	for _, statistics := range []string{"", `,"statistics":null`} {
-		got, err := parseMessage([]byte(
+		got, err := read(
 			`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","body":"[{\"messageType\":\"JobStarted\"}]"` +
 				statistics + `}`,
-		))
+		)
 		if err != nil || got.ID != 5 || got.Statistics != nil || len(got.JobsStarted) != 1 {
 			t.Errorf("%q: got %+v, %v; want message 5 with one started job and no statistics", statistics, got, err)
 		}
 	}
-}
-
-func FuzzParseMessage(f *testing.F) {
-	f.Add([]byte(
-		`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},` +
-			`"body":"[{\"messageType\":\"JobStarted\"}]"}`,
-	))
-	f.Add([]byte(`{"messageId":5,"messageType":"RunnerScaleSetJobMessages","statistics":{},"body":"[null,1,{},[]]"}`))
-	f.Add([]byte(`{"messageId":1e3,"body":{}}`))
-	f.Add([]byte("null"))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, text []byte) {
-		message, err := parseMessage(text)
-		var malformed *MalformedMessageError
-		switch {
-		case err == nil && message == nil:
-			t.Error("no message and no error")
-		case errors.As(err, &malformed):
-			message = malformed.Message
-		case err != nil && !errors.Is(err, ErrTruncated):
-			t.Errorf("untyped error %v", err)
-		}
-		if err != nil && err.Error() == "" {
-			t.Error("an error without text")
-		}
-		if message == nil {
-			return
-		}
-		read := len(message.JobsAvailable) + len(message.JobsAssigned) + len(message.JobsStarted) +
-			len(message.JobsCompleted) + len(message.Unknown)
-		if read > message.Entries || (err == nil && read != message.Entries) {
-			t.Errorf("%d entries read of %d", read, message.Entries)
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // inPieces sends a body in chunks, without a type.
@@ -69,7 +71,7 @@ func TestARedirectKeepsTheCall(t *testing.T) {
 	s := newServer(t)
 	s.on(jitCall, redirected("/moved"))
 	s.on("POST /moved", reply{body: `{"runner":{"id":5,"name":"r"},"encodedJITConfig":"e"}`})
-	if _, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"}); err != nil {
+	if _, err := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	first, second := s.only(jitCall), s.only("POST /moved")
@@ -81,15 +83,15 @@ func TestARedirectKeepsTheCall(t *testing.T) {
 func TestSessionsOfOddServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		changes map[string]any
-		want    *Statistics
+		want    *actions.Statistics
 	}{
 		"no statistics": {map[string]any{"statistics": nil}, nil},
 		"statistics in part": {
 			map[string]any{"statistics": map[string]any{"totalAssignedJobs": 4, "new": "x"}},
-			&Statistics{TotalAssignedJobs: 4},
+			&actions.Statistics{TotalAssignedJobs: 4},
 		},
 		"no owner, no scale set": {
-			map[string]any{"ownerName": nil, "runnerScaleSet": nil}, &Statistics{TotalAssignedJobs: 3},
+			map[string]any{"ownerName": nil, "runnerScaleSet": nil}, &actions.Statistics{TotalAssignedJobs: 3},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,10 +143,10 @@ func TestAWebPageInPlaceOfARegistration(t *testing.T) {
 
 func wantWebPage(t *testing.T, err error) {
 	t.Helper()
-	var malformed *MalformedMessageError
-	var unexpected *UnexpectedResponseError
-	if !errors.Is(err, ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) ||
-		errors.Is(err, ErrNotFound) {
+	var malformed *actions.MalformedMessageError
+	var unexpected *actions.UnexpectedResponseError
+	if !errors.Is(err, actions.ErrForeignAnswer) || !errors.As(err, &unexpected) || errors.As(err, &malformed) ||
+		errors.Is(err, actions.ErrNotFound) {
 		t.Fatalf("got %v, want an *UnexpectedResponseError that matches ErrForeignAnswer", err)
 	}
 	if text := err.Error(); !strings.Contains(
@@ -175,12 +177,12 @@ func TestATextThatIsCalledHTMLIsNoWebPage(t *testing.T) {
 		removing := s.client().RemoveRunner(t.Context(), 5)
 		_, polling := session.GetMessage(t.Context(), 0, 1)
 		_, opening := s.client().CreateSession(t.Context(), 7, "me")
-		_, registering := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
+		_, registering := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r-1"})
 		for want, err := range map[error]error{
-			ErrRunnerNotFound: removing, ErrSessionNotFound: polling, ErrSessionConflict: opening,
-			ErrRunnerExists: registering,
+			actions.ErrRunnerNotFound: removing, actions.ErrSessionNotFound: polling, actions.ErrSessionConflict: opening,
+			actions.ErrRunnerExists: registering,
 		} {
-			if !errors.Is(err, want) || errors.Is(err, ErrForeignAnswer) {
+			if !errors.Is(err, want) || errors.Is(err, actions.ErrForeignAnswer) {
 				t.Errorf("%q: got %v, want %v", text, err, want)
 			}
 		}
@@ -211,7 +213,7 @@ func TestRenewalIsToldWhereThereWasOne(t *testing.T) {
 			} {
 				s.on(call, test.replies...)
 				err := run(t.Context())
-				if !errors.Is(err, ErrUnauthorized) || strings.Contains(err.Error(), told) != test.renewed {
+				if !errors.Is(err, actions.ErrUnauthorized) || strings.Contains(err.Error(), told) != test.renewed {
 					t.Errorf("%s: got %v, want a refused credential, renewed before: %t", call, err, test.renewed)
 				}
 				if !strings.Contains(err.Error(), " token was refused: ") {

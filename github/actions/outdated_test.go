@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v4"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // removeRunner has a client remove runner 1 twice, from a service that answers 404 without a reason: first with an
@@ -36,7 +38,8 @@ func TestServiceThatHasMovedIsFollowed(t *testing.T) {
 	s.on(registerCall, reply{do: s.register}, reply{do: func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"url":%q,"token":"new-secret"}`, s.URL+"/elsewhere/")
 	}})
-	if young, old := removeRunner(t, s); !errors.Is(young, ErrRunnerNotFound) || !errors.Is(old, ErrJobStillRunning) {
+	if young, old := removeRunner(t, s); !errors.Is(young, actions.ErrRunnerNotFound) ||
+		!errors.Is(old, actions.ErrJobStillRunning) {
 		t.Errorf(
 			"RemoveRunner() = %v with a new address, %v with an old one; want ErrRunnerNotFound and ErrJobStillRunning",
 			young, old,
@@ -46,7 +49,8 @@ func TestServiceThatHasMovedIsFollowed(t *testing.T) {
 
 func TestWhatIsNotThereIsNotAskedForTwice(t *testing.T) {
 	s := newServer(t)
-	if young, old := removeRunner(t, s); !errors.Is(young, ErrRunnerNotFound) || !errors.Is(old, ErrRunnerNotFound) {
+	if young, old := removeRunner(t, s); !errors.Is(young, actions.ErrRunnerNotFound) ||
+		!errors.Is(old, actions.ErrRunnerNotFound) {
 		t.Errorf("RemoveRunner() = %v and %v, want ErrRunnerNotFound", young, old)
 	}
 	if removals, registrations := len(s.calls("DELETE "+runnersURL+"/1")),
@@ -58,7 +62,7 @@ func TestWhatIsNotThereIsNotAskedForTwice(t *testing.T) {
 func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
 	s := newServer(t)
 	s.on(registerCall, reply{do: s.register}, reply{status: http.StatusBadRequest})
-	if _, old := removeRunner(t, s); old == nil || errors.Is(old, ErrNotFound) {
+	if _, old := removeRunner(t, s); old == nil || errors.Is(old, actions.ErrNotFound) {
 		t.Errorf("RemoveRunner() = %v, want the failed registration", old)
 	}
 }
@@ -66,7 +70,9 @@ func TestNotFoundProvesNothingWhileTheAddressIsInDoubt(t *testing.T) {
 // A gateway whose GitHub is down also answers "404 Not Found". That must not be read as a runner or scale set that is
 // gone, nor its 403 as a credential to be replaced.
 func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
-	for status, wrong := range map[int]error{http.StatusNotFound: ErrNotFound, http.StatusForbidden: ErrUnauthorized} {
+	for status, wrong := range map[int]error{
+		http.StatusNotFound: actions.ErrNotFound, http.StatusForbidden: actions.ErrUnauthorized,
+	} {
 		for name, page := range map[string]reply{
 			"as HTML": {
 				status: status,
@@ -85,7 +91,7 @@ func TestWebPagesSayNothingAboutWhatWasAskedFor(t *testing.T) {
 			removal := s.client().RemoveRunner(t.Context(), 1)
 			_, reading := s.client().GetRunnerScaleSetByID(t.Context(), 7)
 			for _, err := range []error{removal, reading} {
-				if !errors.Is(err, ErrForeignAnswer) || errors.Is(err, wrong) ||
+				if !errors.Is(err, actions.ErrForeignAnswer) || errors.Is(err, wrong) ||
 					!strings.Contains(err.Error(), "a web page is not an answer of GitHub's API") {
 					t.Errorf("%s, status %d: got %v, want an error that says whose answer it may be", name, status, err)
 				}
@@ -109,7 +115,7 @@ func TestAServiceThatIsAwayIsFollowed(t *testing.T) {
 	s.on(registerCall, s.elsewhere(), reply{do: s.register})
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	client := s.client()
-	var unreached *NetworkError
+	var unreached *actions.NetworkError
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); !errors.As(err, &unreached) || s.registrations() != 1 {
 		t.Errorf("with a new address: got %v and %d registrations, want *NetworkError and 1", err, s.registrations())
 	}
@@ -147,8 +153,8 @@ func TestADoubtfulConnectionIsReplacedOnceInAWhile(t *testing.T) {
 			for want := 1; want <= 3; want++ {
 				for range 3 {
 					_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
-					var unreached *NetworkError
-					if away := errors.As(err, &unreached); !away && !errors.Is(err, ErrUnauthorized) {
+					var unreached *actions.NetworkError
+					if away := errors.As(err, &unreached); !away && !errors.Is(err, actions.ErrUnauthorized) {
 						t.Errorf("got %v, want why the call itself failed", err)
 					}
 				}
@@ -166,7 +172,7 @@ func TestATokenThatIsForbiddenIsRenewed(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{status: http.StatusForbidden}, reply{status: http.StatusForbidden}, reply{body: `{"id":7}`})
 	client := s.client()
-	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, ErrUnauthorized) ||
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); !errors.Is(err, actions.ErrUnauthorized) ||
 		s.registrations() != 1 {
 		t.Errorf("with a new token: got %v and %d registrations, want ErrUnauthorized and 1", err, s.registrations())
 	}

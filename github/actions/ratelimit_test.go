@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // Retry-After can be long.
@@ -42,18 +44,18 @@ func TestLongLimitReturnsAtOnce(t *testing.T) {
 			test.header["ActivityId"] = "activity"
 			s.on(getSetCall, reply{status: test.status, body: `{"message":"slow down"}`, header: test.header})
 			_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
-			var limited *RateLimitedError
+			var limited *actions.RateLimitedError
 			if !errors.As(err, &limited) {
 				t.Fatalf("got %v, want *RateLimitedError", err)
 			}
-			if !limited.Until.Equal(inTwoMinutes) || limited.Assumed || limited.Endpoint != EndpointGetScaleSet {
+			if !limited.Until.Equal(inTwoMinutes) || limited.Assumed || limited.Endpoint != actions.EndpointGetScaleSet {
 				t.Errorf("%s until %s, want %s", limited.Endpoint, limited.Until, inTwoMinutes)
 			}
-			var answer *Error
+			var answer *actions.Error
 			if !errors.As(err, &answer) || answer.StatusCode != test.status || answer.ActivityID != "activity" {
 				t.Errorf("the answer is lost: %v", err)
 			}
-			if errors.Is(err, ErrUnauthorized) {
+			if errors.Is(err, actions.ErrUnauthorized) {
 				t.Error("a limit passes for a refused credential")
 			}
 			if len(s.clock.pauses) != 0 || len(s.calls(getSetCall)) != 1 {
@@ -92,13 +94,13 @@ func TestUnavailabilityIsNoRateLimit(t *testing.T) {
 			s := newServer(t)
 			s.on(getSetCall, test.answer)
 			_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
-			var limited *RateLimitedError
-			var answer *Error
+			var limited *actions.RateLimitedError
+			var answer *actions.Error
 			if errors.As(err, &limited) || !errors.As(err, &answer) || answer.StatusCode != test.answer.status {
 				t.Fatalf("got %v, want the answer and no *RateLimitedError", err)
 			}
 			now := s.clock.Now()
-			if got := RetryAt(err, now).Sub(now); got != test.pause {
+			if got := actions.RetryAt(err, now).Sub(now); got != test.pause {
 				t.Errorf("to be repeated in %s, want %s", got, test.pause)
 			}
 		})
@@ -135,8 +137,8 @@ func TestLimitWithoutATimeLastsAMinute(t *testing.T) {
 			s := newServer(t)
 			s.on(getSetCall, answer)
 			_, err := s.connected().GetRunnerScaleSetByID(t.Context(), 7)
-			var limited *RateLimitedError
-			if !errors.As(err, &limited) || errors.Is(err, ErrUnauthorized) {
+			var limited *actions.RateLimitedError
+			if !errors.As(err, &limited) || errors.Is(err, actions.ErrUnauthorized) {
 				t.Fatalf("got %v, want *RateLimitedError and no refused credential", err)
 			}
 			if want := s.clock.Now().Add(time.Minute); !limited.Until.Equal(want) {

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 const (
@@ -34,7 +36,7 @@ func TestADeletionThatIsRedirectedIsNone(t *testing.T) {
 			s.on(name, reply{status: status, header: map[string]string{"Location": "/elsewhere?secret=1"}})
 			s.on("GET /elsewhere", reply{body: `{"id":7,"name":"busy"}`})
 			err := call()
-			var answer *Error
+			var answer *actions.Error
 			if !errors.As(err, &answer) || answer.StatusCode != status {
 				t.Errorf("%d to %s: got %v, want an *Error with that status", status, name, err)
 			}
@@ -58,7 +60,7 @@ func TestARegistrationThatIsRedirectedNamesTheConfigURL(t *testing.T) {
 	page := map[string]string{"Location": "https://github.example/api/v3/orgs/acme", "Content-Type": "text/html"}
 	s.on(registrationTokenCall, reply{status: http.StatusMovedPermanently, header: page, body: "<html>Moved</html>"})
 	_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
-	if err == nil || errors.Is(err, ErrUnauthorized) {
+	if err == nil || errors.Is(err, actions.ErrUnauthorized) {
 		t.Fatalf("got %v, want an error that does not blame the token", err)
 	}
 	for _, part := range []string{
@@ -106,7 +108,7 @@ func TestWhatPassesForADeletion(t *testing.T) {
 			s := newServer(t)
 			for call, run := range callsWithoutResult(s) {
 				s.on(call, test.answer)
-				var unexpected *UnexpectedResponseError
+				var unexpected *actions.UnexpectedResponseError
 				if err := run(); errors.As(err, &unexpected) != test.fails || (err != nil) != test.fails {
 					t.Errorf("%s: got %v, want an *UnexpectedResponseError: %t", call, err, test.fails)
 				}

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"crypto/rand"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v4"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 const (
@@ -194,7 +196,7 @@ func TestSuccessStatuses(t *testing.T) {
 			body:   jsonText(t, map[string]string{"url": s.URL + servicePath, "token": "opaque"}),
 		})
 		s.on("POST "+scaleSetsURL, reply{status: 200, body: `{"id":7,"name":"big"}`})
-		set, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"})
+		set, err := s.client().CreateRunnerScaleSet(t.Context(), &actions.RunnerScaleSet{Name: "big"})
 		if err != nil {
 			t.Fatalf("runner-registration answered %d: %v", status, err)
 		}
@@ -212,12 +214,12 @@ func TestRefusedCredentialIsNamed(t *testing.T) {
 		credential string
 		advice     string
 	}{
-		"token refused":              {registrationTokenCall, 401, 1, CredentialPersonalAccessToken, "expired"},
-		"token lacks a scope":        {registrationTokenCall, 403, 1, CredentialPersonalAccessToken, "admin:org"},
-		"organization hidden":        {registrationTokenCall, 404, 1, CredentialPersonalAccessToken, "config URL"},
-		"registration token refused": {registerCall, 401, 5, CredentialRegistrationToken, "config URL"},
-		"admin token refused twice":  {getSetCall, 401, 2, CredentialAdminToken, "revoked"},
-		"admin token forbidden":      {getSetCall, 403, 1, CredentialAdminToken, "revoked"},
+		"token refused":              {registrationTokenCall, 401, 1, actions.CredentialPersonalAccessToken, "expired"},
+		"token lacks a scope":        {registrationTokenCall, 403, 1, actions.CredentialPersonalAccessToken, "admin:org"},
+		"organization hidden":        {registrationTokenCall, 404, 1, actions.CredentialPersonalAccessToken, "config URL"},
+		"registration token refused": {registerCall, 401, 5, actions.CredentialRegistrationToken, "config URL"},
+		"admin token refused twice":  {getSetCall, 401, 2, actions.CredentialAdminToken, "revoked"},
+		"admin token forbidden":      {getSetCall, 403, 1, actions.CredentialAdminToken, "revoked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -228,11 +230,11 @@ func TestRefusedCredentialIsNamed(t *testing.T) {
 				header: map[string]string{"X-GitHub-Request-Id": "AB:12"},
 			})
 			_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
-			var failure *Error
-			if !errors.As(err, &failure) || !errors.Is(err, ErrUnauthorized) {
+			var failure *actions.Error
+			if !errors.As(err, &failure) || !errors.Is(err, actions.ErrUnauthorized) {
 				t.Fatalf("got %v, want *Error that matches ErrUnauthorized", err)
 			}
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, actions.ErrNotFound) {
 				t.Error("a hidden organization passes for a scale set that doesn't exist")
 			}
 			if failure.Credential != test.credential || failure.StatusCode != test.status ||
@@ -254,13 +256,13 @@ func TestRefusedCredentialIsNamed(t *testing.T) {
 func TestRefusedAppIsNamed(t *testing.T) {
 	s := newServer(t)
 	s.on("POST /api/v3/app/installations/42/access_tokens", reply{status: 404, body: `{"message":"Not Found"}`})
-	app := &AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}
-	client, err := NewClient(s.URL+"/acme", Credentials{App: app}, Options{Clock: s.clock})
+	app := &actions.AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}
+	client, err := actions.NewClient(s.URL+"/acme", actions.Credentials{App: app}, actions.Options{Clock: s.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = client.RemoveRunner(t.Context(), 1)
-	if !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), "installation id") {
+	if !errors.Is(err, actions.ErrUnauthorized) || !strings.Contains(err.Error(), "installation id") {
 		t.Errorf("got %v, want one that says to check the installation id", err)
 	}
 }
@@ -276,7 +278,7 @@ func TestIncompleteRegistrationIsAnError(t *testing.T) {
 			s := newServer(t)
 			s.on(call, reply{status: 201, body: body})
 			_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
-			var broken *UnexpectedResponseError
+			var broken *actions.UnexpectedResponseError
 			if !errors.As(err, &broken) {
 				t.Errorf("%s answers %q: got %v, want *UnexpectedResponseError", call, body, err)
 			}
@@ -304,9 +306,9 @@ func TestAppGetsAnInstallationToken(t *testing.T) {
 		body:   `{"token":"installation-secret","expires_at":"2026-03-01T13:00:00Z"}`,
 	})
 	s.on("GET "+scaleSetsURL+"/7", reply{body: `{"id":7}`})
-	client, err := NewClient(
-		s.URL+"/acme", Credentials{App: &AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}},
-		Options{Clock: s.clock},
+	client, err := actions.NewClient(
+		s.URL+"/acme", actions.Credentials{App: &actions.AppCredentials{ID: "1", InstallationID: 42, PrivateKey: pkcs1()}},
+		actions.Options{Clock: s.clock},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -328,11 +330,12 @@ func TestAppGetsAnInstallationToken(t *testing.T) {
 }
 
 func TestSecretsDoNotPrint(t *testing.T) {
-	app := AppCredentials{ID: "1", InstallationID: 2, PrivateKey: "secret"}
+	app := actions.AppCredentials{ID: "1", InstallationID: 2, PrivateKey: "secret"}
 	values := []any{
-		Credentials{Token: "secret"}, &Credentials{Token: "secret"}, Credentials{App: &app}, app, &app,
-		JITConfig{EncodedJITConfig: "secret"}, &JITConfig{EncodedJITConfig: "secret"},
-		[]JITConfig{{EncodedJITConfig: "secret"}},
+		actions.Credentials{Token: "secret"}, &actions.Credentials{Token: "secret"}, actions.Credentials{App: &app},
+		app, &app,
+		actions.JITConfig{EncodedJITConfig: "secret"}, &actions.JITConfig{EncodedJITConfig: "secret"},
+		[]actions.JITConfig{{EncodedJITConfig: "secret"}},
 	}
 	s := newServer(t)
 	for _, value := range values {

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // newestTokenOnly answers 401 to all admin tokens but the newest.
@@ -135,11 +137,11 @@ func TestRateLimitedRenewalIsNotRepeatedBeforeItsTime(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Second, 88 * time.Second} {
 		s.clock.Step(step)
 		_, err := client.GetRunnerScaleSetByID(t.Context(), 7)
-		var limited *RateLimitedError
+		var limited *actions.RateLimitedError
 		if !errors.As(err, &limited) || !limited.Until.Equal(epoch.Add(90*time.Second)) {
 			t.Fatalf("got %v, want *RateLimitedError until 90 s after the first call", err)
 		}
-		if errors.Is(err, ErrUnauthorized) {
+		if errors.Is(err, actions.ErrUnauthorized) {
 			t.Error("a limit passes for a refused credential")
 		}
 	}
@@ -162,7 +164,7 @@ func TestUnavailableRegistrationIsLeftAloneForAWhile(t *testing.T) {
 	client := s.client()
 	for want := 1; want <= 2; want++ {
 		for range 3 {
-			var limited *RateLimitedError
+			var limited *actions.RateLimitedError
 			if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err == nil || errors.As(err, &limited) {
 				t.Errorf("got %v, want the 503", err)
 			}

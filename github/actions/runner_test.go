@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"errors"
@@ -8,17 +8,22 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 func TestGenerateJITConfig(t *testing.T) {
 	s := newServer(t)
 	call := jitCall
 	s.on(call, reply{body: `{"runner":{"id":5,"name":"r-1","runnerScaleSetId":7},"encodedJITConfig":"blob"}`})
-	got, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1", WorkFolder: "/work <&>"})
+	asked := actions.JITConfigRequest{Name: "r-1", WorkFolder: "/work <&>"}
+	got, err := s.client().GenerateJITConfig(t.Context(), 7, asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := JITConfig{Runner: RunnerReference{ID: 5, Name: "r-1", RunnerScaleSetID: 7}, EncodedJITConfig: "blob"}
+	want := actions.JITConfig{
+		Runner: actions.RunnerReference{ID: 5, Name: "r-1", RunnerScaleSetID: 7}, EncodedJITConfig: "blob",
+	}
 	if *got != want {
 		t.Errorf("got %+v, want %+v", *got, want)
 	}
@@ -38,9 +43,9 @@ func TestLostJITConfig(t *testing.T) {
 	})
 	s.on("DELETE "+runnersURL+"/5", reply{status: 204})
 	client := s.client()
-	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{
+	if _, err := client.GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{
 		Name: "r-1",
-	}); !errors.Is(err, ErrRunnerExists) {
+	}); !errors.Is(err, actions.ErrRunnerExists) {
 		t.Fatalf("got %v, want ErrRunnerExists", err)
 	}
 	runner, err := client.GetRunnerByName(t.Context(), "r-1")
@@ -53,7 +58,7 @@ func TestLostJITConfig(t *testing.T) {
 	if err := client.RemoveRunner(t.Context(), runner.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"}); err != nil {
+	if _, err := client.GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r-1"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,8 +69,8 @@ func TestIncompleteJITConfigIsAnError(t *testing.T) {
 	} {
 		s := newServer(t)
 		s.on(jitCall, reply{body: body})
-		_, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r-1"})
-		var broken *UnexpectedResponseError
+		_, err := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r-1"})
+		var broken *actions.UnexpectedResponseError
 		if !errors.As(err, &broken) {
 			t.Errorf("%s: got %v, want *UnexpectedResponseError", body, err)
 		}
@@ -80,7 +85,7 @@ func TestRunnerThatIsGone(t *testing.T) {
 		{status: 404, body: exception("TaskAgentNotFoundException", "gone")},
 	} {
 		s.on("GET "+runnersURL+"/5", answer)
-		if _, err := client.GetRunner(t.Context(), 5); !errors.Is(err, ErrRunnerNotFound) {
+		if _, err := client.GetRunner(t.Context(), 5); !errors.Is(err, actions.ErrRunnerNotFound) {
 			t.Errorf("by id: got %v, want ErrRunnerNotFound", err)
 		}
 	}
@@ -88,7 +93,7 @@ func TestRunnerThatIsGone(t *testing.T) {
 		`{"count":0,"value":[]}`, `{"count":0}`, `{"count":1,"value":[{"id":4,"name":"someone-else"}]}`,
 	} {
 		s.on("GET "+runnersURL, reply{body: body})
-		if _, err := client.GetRunnerByName(t.Context(), "r-1"); !errors.Is(err, ErrRunnerNotFound) {
+		if _, err := client.GetRunnerByName(t.Context(), "r-1"); !errors.Is(err, actions.ErrRunnerNotFound) {
 			t.Errorf("by name: got %v, want ErrRunnerNotFound", err)
 		}
 	}
@@ -104,16 +109,16 @@ func TestRemoveRunner(t *testing.T) {
 	}{
 		"removed":             {reply{status: 204}, nil, false},
 		"gone":                {reply{status: 404, body: exception("TaskAgentNotFoundException", "gone")}, nil, false},
-		"gone, no name given": {reply{status: 404}, ErrRunnerNotFound, true},
+		"gone, no name given": {reply{status: 404}, actions.ErrRunnerNotFound, true},
 		"busy": {
-			reply{status: 400, body: exception("JobStillRunningException", "busy")}, ErrJobStillRunning, true,
+			reply{status: 400, body: exception("JobStillRunningException", "busy")}, actions.ErrJobStillRunning, true,
 		},
 		"busy, newer status": {
-			reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, ErrJobStillRunning, true,
+			reply{status: 409, body: exception("TaskAgentJobStillRunningException", "busy")}, actions.ErrJobStillRunning, true,
 		},
-		"busy, no name given": {reply{status: 409}, ErrJobStillRunning, true},
+		"busy, no name given": {reply{status: 409}, actions.ErrJobStillRunning, true},
 		"busy, as REST says": {
-			reply{status: 422, body: `{"message":"Runner is currently running a job"}`}, ErrJobStillRunning, true,
+			reply{status: 422, body: `{"message":"Runner is currently running a job"}`}, actions.ErrJobStillRunning, true,
 		},
 		"busy, an odd field": {
 			reply{
@@ -122,11 +127,11 @@ func TestRemoveRunner(t *testing.T) {
 					exception("JobStillRunningException", "busy"), "null", `{"code":1},"error":{}`, 1,
 				),
 			},
-			ErrJobStillRunning, true,
+			actions.ErrJobStillRunning, true,
 		},
-		"forbidden": {reply{status: 403}, ErrUnauthorized, true},
+		"forbidden": {reply{status: 403}, actions.ErrUnauthorized, true},
 		"another tenant's": {
-			reply{status: 404, body: exception("HostDoesNotExistException", "moved")}, ErrNotFound, true,
+			reply{status: 404, body: exception("HostDoesNotExistException", "moved")}, actions.ErrNotFound, true,
 		},
 	} {
 		s := newServer(t)
@@ -142,7 +147,7 @@ func TestRemoveRunner(t *testing.T) {
 func TestRemovalFailsWhenRegistrationAnswers404(t *testing.T) {
 	s := newServer(t)
 	s.on(registrationTokenCall, reply{status: 404, body: `{"message":"Not Found"}`})
-	if err := s.client().RemoveRunner(t.Context(), 5); !errors.Is(err, ErrUnauthorized) {
+	if err := s.client().RemoveRunner(t.Context(), 5); !errors.Is(err, actions.ErrUnauthorized) {
 		t.Errorf("got %v, want ErrUnauthorized", err)
 	}
 }
@@ -171,7 +176,7 @@ func TestAcquirableJobs(t *testing.T) {
 		s := newServer(t)
 		s.on("GET "+scaleSetsURL+"/7/acquirablejobs", test.reply)
 		jobs, err := s.client().GetAcquirableJobs(t.Context(), 7)
-		if (err != nil) != test.fails || errors.Is(err, ErrNotFound) != test.absent {
+		if (err != nil) != test.fails || errors.Is(err, actions.ErrNotFound) != test.absent {
 			t.Errorf("%s: %v", name, err)
 		}
 		var got []int64
@@ -197,7 +202,7 @@ func FuzzJITAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		s := newServer(t)
 		s.on(jitCall, reply{body: body})
-		config, err := s.client().GenerateJITConfig(t.Context(), 7, JITConfigRequest{Name: "r"})
+		config, err := s.client().GenerateJITConfig(t.Context(), 7, actions.JITConfigRequest{Name: "r"})
 		switch {
 		case err == nil && (config.EncodedJITConfig == "" || config.Runner.ID <= 0):
 			t.Errorf("%q passes as %+v", body, config)
@@ -233,7 +238,7 @@ func TestOfflineRunnersAreListedFromAllPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &OfflineRunners{Names: []string{"gone", "lost"}, ListedAt: epoch}
+	want := &actions.OfflineRunners{Names: []string{"gone", "lost"}, ListedAt: epoch}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -291,12 +296,13 @@ func TestAListOfTooManyRunnersIsBounded(t *testing.T) {
 	s := newServer(t)
 	s.on(listRunnersCall, page(0, gone...))
 	const size = 1 << 20
-	budget := NewBudget(size, size)
-	got, err := s.client(func(o *Options) { o.Budget = budget }).ListOfflineRunners(t.Context(), 0)
+	budget := actions.NewBudget(size, size)
+	got, err := s.client(func(o *actions.Options) { o.Budget = budget }).ListOfflineRunners(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if most := runnersPerPage * mostRunnerPages; len(got.Names) > most || got.Names[0] != "runner-0" {
+	const most = 10_000 // as many as GitHub allows in a runner group
+	if len(got.Names) > most || got.Names[0] != "runner-0" {
 		t.Errorf("%d names, at most %d are allowed; the first is %.70s", len(got.Names), most, got.Names[0])
 	}
 	if err := s.room(budget, size)(); err != nil {
@@ -312,7 +318,7 @@ func TestRefusedListOfRunners(t *testing.T) {
 		s.on(listRunnersCall, reply{status: status, body: `{"message":"no"}`}, page(0))
 		client := s.client()
 		_, err := client.ListOfflineRunners(t.Context(), time.Hour)
-		if !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), "personal access token") {
+		if !errors.Is(err, actions.ErrUnauthorized) || !strings.Contains(err.Error(), "personal access token") {
 			t.Errorf("%d: %v", status, err)
 		}
 		if _, err := client.ListOfflineRunners(t.Context(), time.Hour); err != nil {

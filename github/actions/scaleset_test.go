@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // Names in queries are escaped.
@@ -27,7 +29,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (RunnerGroup{ID: 3, Name: name}); *group != want {
+	if want := (actions.RunnerGroup{ID: 3, Name: name}); *group != want {
 		t.Errorf("got %+v, want %+v", *group, want)
 	}
 	for call, want := range map[string]map[string][]string{
@@ -57,9 +59,9 @@ func TestWhatALookUpFinds(t *testing.T) {
 	for name, test := range map[string]struct {
 		call    string
 		missing error
-		find    func(*Client) (int, error)
+		find    func(*actions.Client) (int, error)
 	}{
-		"scale set": {"GET " + scaleSetsURL, ErrScaleSetNotFound, func(c *Client) (int, error) {
+		"scale set": {"GET " + scaleSetsURL, actions.ErrScaleSetNotFound, func(c *actions.Client) (int, error) {
 			found, err := c.GetRunnerScaleSet(t.Context(), 1, "big")
 			if err != nil {
 				return 0, err
@@ -67,8 +69,8 @@ func TestWhatALookUpFinds(t *testing.T) {
 			return found.ID, nil
 		}},
 		"runner group": {
-			"GET /tenant/_apis/runtime/runnergroups/", ErrRunnerGroupNotFound,
-			func(c *Client) (int, error) {
+			"GET /tenant/_apis/runtime/runnergroups/", actions.ErrRunnerGroupNotFound,
+			func(c *actions.Client) (int, error) {
 				found, err := c.GetRunnerGroupByName(t.Context(), "big")
 				if err != nil {
 					return 0, err
@@ -82,9 +84,9 @@ func TestWhatALookUpFinds(t *testing.T) {
 		for things, want := range answers {
 			s.on(test.call, reply{body: `{"count":3,"value":[` + things + `]}`})
 			id, err := test.find(client)
-			var unexpected *UnexpectedResponseError
+			var unexpected *actions.UnexpectedResponseError
 			switch {
-			case want == missing && errors.Is(err, test.missing) && errors.Is(err, ErrNotFound):
+			case want == missing && errors.Is(err, test.missing) && errors.Is(err, actions.ErrNotFound):
 			case want == broken && errors.As(err, &unexpected):
 			case want > 0 && err == nil && id == want:
 			default:
@@ -96,21 +98,21 @@ func TestWhatALookUpFinds(t *testing.T) {
 
 // Only fields that are set are sent. Labels have the type System, and the name is the first by default.
 func TestRequestBodies(t *testing.T) {
-	full := &RunnerScaleSet{
-		ID: 9, Name: "big", RunnerGroupID: 3, Labels: []Label{{Name: "big"}, {Name: "gpu", Type: "System"}},
-		RunnerSetting:      RunnerSetting{DisableUpdate: true},
+	full := &actions.RunnerScaleSet{
+		ID: 9, Name: "big", RunnerGroupID: 3, Labels: []actions.Label{{Name: "big"}, {Name: "gpu", Type: "System"}},
+		RunnerSetting:      actions.RunnerSetting{DisableUpdate: true},
 		CreatedOn:          epoch,
 		RunnerJITConfigURL: "https://x",
-		Statistics:         &Statistics{},
+		Statistics:         &actions.Statistics{},
 	}
 	for name, test := range map[string]struct {
-		set            *RunnerScaleSet
+		set            *actions.RunnerScaleSet
 		create, update string
 	}{
 		"name only": {
-			&RunnerScaleSet{Name: "big"}, `{"name":"big","labels":[{"type":"System","name":"big"}]}`, `{"name":"big"}`,
+			&actions.RunnerScaleSet{Name: "big"}, `{"name":"big","labels":[{"type":"System","name":"big"}]}`, `{"name":"big"}`,
 		},
-		"group only": {&RunnerScaleSet{RunnerGroupID: 3}, "", `{"runnerGroupId":3}`},
+		"group only": {&actions.RunnerScaleSet{RunnerGroupID: 3}, "", `{"runnerGroupId":3}`},
 		"all": {full, `{"name":"big","runnerGroupId":3,"labels":[{"type":"System","name":"big"},{"type":"System",` +
 			`"name":"gpu"}],"RunnerSetting":{"disableUpdate":true}}`,
 			`{"name":"big","runnerGroupId":3,"labels":[{"type":"System","name":"big"},{"type":"System",` +
@@ -152,12 +154,12 @@ func TestScaleSetIsReadWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &RunnerScaleSet{
-		ID: 7, Name: "big", RunnerGroupID: 3, RunnerGroupName: "g", Labels: []Label{{Type: "System", Name: "big"}},
-		RunnerSetting:      RunnerSetting{DisableUpdate: true},
+	want := &actions.RunnerScaleSet{
+		ID: 7, Name: "big", RunnerGroupID: 3, RunnerGroupName: "g", Labels: []actions.Label{{Type: "System", Name: "big"}},
+		RunnerSetting:      actions.RunnerSetting{DisableUpdate: true},
 		CreatedOn:          epoch.Add(123456700 * time.Nanosecond),
 		RunnerJITConfigURL: "https://jit",
-		Statistics:         &Statistics{1, 2, 3, 4, 5, 6, 7},
+		Statistics:         &actions.Statistics{1, 2, 3, 4, 5, 6, 7},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -188,9 +190,9 @@ func TestDeletingAScaleSetThatIsGone(t *testing.T) {
 func TestTakenScaleSetName(t *testing.T) {
 	s := newServer(t)
 	s.on("POST "+scaleSetsURL, reply{status: 400, body: exception("RunnerScaleSetExistsException", "taken")})
-	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{
+	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &actions.RunnerScaleSet{
 		Name: "big",
-	}); !errors.Is(err, ErrScaleSetExists) {
+	}); !errors.Is(err, actions.ErrScaleSetExists) {
 		t.Errorf("got %v, want ErrScaleSetExists", err)
 	}
 }
@@ -199,7 +201,7 @@ func TestScaleSetWithoutIDIsAnError(t *testing.T) {
 	for _, answer := range []reply{{body: `{}`}, {status: 204}, {body: ``}, {body: `{"id":"seven"}`}} {
 		s := newServer(t)
 		s.on(getSetCall, answer)
-		var broken *UnexpectedResponseError
+		var broken *actions.UnexpectedResponseError
 		if _, err := s.client().GetRunnerScaleSetByID(t.Context(), 7); !errors.As(err, &broken) {
 			t.Errorf("%q: got %v, want *UnexpectedResponseError", answer.body, err)
 		}

@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"context"
@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 const (
@@ -28,7 +29,7 @@ func TestCreateSession(t *testing.T) {
 	if session.ID() != "s-1" {
 		t.Errorf("got session %s", session.ID())
 	}
-	if diff := cmp.Diff(&Statistics{TotalAssignedJobs: 3}, session.Statistics()); diff != "" {
+	if diff := cmp.Diff(&actions.Statistics{TotalAssignedJobs: 3}, session.Statistics()); diff != "" {
 		t.Errorf("statistics (-want +got):\n%s", diff)
 	}
 }
@@ -44,7 +45,7 @@ func TestSessionConflict(t *testing.T) {
 	} {
 		s := newServer(t)
 		s.on(createSessionCall, reply{status: 409, body: body})
-		if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.Is(err, ErrSessionConflict) {
+		if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.Is(err, actions.ErrSessionConflict) {
 			t.Errorf("got %v, want ErrSessionConflict", err)
 		}
 		if got := len(s.calls(createSessionCall)); got != 1 {
@@ -59,7 +60,7 @@ func TestSessionOfAScaleSetThatIsGone(t *testing.T) {
 		status: 404,
 		body:   exception("RunnerScaleSetNotFoundException", "No runner scale set found with identifier 7."),
 	})
-	if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.Is(err, ErrScaleSetNotFound) {
+	if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.Is(err, actions.ErrScaleSetNotFound) {
 		t.Errorf("got %v, want ErrScaleSetNotFound", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestIncompleteSession(t *testing.T) {
 	}
 	for _, missing := range []string{"sessionId", "messageQueueUrl", "messageQueueAccessToken"} {
 		s.on(createSessionCall, reply{body: s.sessionBody("q", map[string]any{missing: ""})})
-		var broken *UnexpectedResponseError
+		var broken *actions.UnexpectedResponseError
 		if _, err := s.client().CreateSession(t.Context(), 7, "me"); !errors.As(err, &broken) {
 			t.Errorf("without %s: got %v, want *UnexpectedResponseError", missing, err)
 		}
@@ -174,8 +175,9 @@ func TestSecondRefusalIsAnError(t *testing.T) {
 	s.on(pollCall, reply{status: 401})
 	s.on(refreshSessionCall, reply{body: s.sessionBody("second-token", nil)})
 	_, err := session.GetMessage(t.Context(), 0, 1)
-	var failure *Error
-	if !errors.As(err, &failure) || !errors.Is(err, ErrUnauthorized) || failure.Credential != CredentialQueueToken {
+	var failure *actions.Error
+	if !errors.As(err, &failure) || !errors.Is(err, actions.ErrUnauthorized) ||
+		failure.Credential != actions.CredentialQueueToken {
 		t.Errorf("got %v, want a refused queue token", err)
 	}
 	if polls, refreshes := len(s.calls(pollCall)), len(s.calls(refreshSessionCall)); polls != 2 || refreshes != 1 {
@@ -205,7 +207,7 @@ func TestEvictedSession(t *testing.T) {
 		s := newServer(t)
 		session := s.session()
 		evict(s)
-		if _, err := session.GetMessage(t.Context(), 0, 1); !errors.Is(err, ErrSessionNotFound) {
+		if _, err := session.GetMessage(t.Context(), 0, 1); !errors.Is(err, actions.ErrSessionNotFound) {
 			t.Errorf("%s: got %v, want ErrSessionNotFound", name, err)
 		}
 	}
@@ -269,22 +271,5 @@ func TestPollInFlightHoldsUpNothing(t *testing.T) {
 	cancel()
 	if err := <-polled; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
-	}
-}
-
-func TestPollEndsAtItsOwnDeadline(t *testing.T) {
-	s := newServer(t)
-	session := s.session()
-	s.on(pollCall, reply{do: hang})
-	session.client.service.Deadlines.Poll = 50 * time.Millisecond
-	_, err := session.GetMessage(t.Context(), 0, 1)
-	var timeout *TimeoutError
-	if !errors.As(err, &timeout) || timeout.Limit != session.client.service.Deadlines.Poll {
-		t.Errorf("got %v, want *TimeoutError", err)
-	}
-	// The client's own count: so short a poll may end before the server has seen it.
-	var network *NetworkError
-	if !errors.As(err, &network) || network.Attempts != 1 {
-		t.Errorf("got %v, want 1 attempt: polls are not repeated", err)
 	}
 }

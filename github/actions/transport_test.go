@@ -1,4 +1,4 @@
-package actions
+package actions_test
 
 import (
 	"crypto/x509"
@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // The environment's proxy is used if none is set. github.localhost is a hosted name for which Go uses
@@ -27,7 +29,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	t.Setenv("http_proxy", strings.Replace(s.URL, "http://", "http://me:hunter2@", 1))
 	t.Setenv("no_proxy", "")
-	client, err := NewClient("http://github.localhost/acme", Credentials{Token: testToken}, Options{
+	token := actions.Credentials{Token: testToken}
+	client, err := actions.NewClient("http://github.localhost/acme", token, actions.Options{
 		Clock:  s.clock,
 		Logger: s.log(),
 	})
@@ -54,7 +57,7 @@ func TestProxyThatIsSet(t *testing.T) {
 	s := newServer(t)
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	var asked atomic.Int32
-	client := s.client(func(o *Options) {
+	client := s.client(func(o *actions.Options) {
 		o.Proxy = func(*http.Request) (*url.URL, error) { asked.Add(1); return nil, nil }
 	})
 	if _, err := client.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
@@ -105,9 +108,10 @@ func TestProxyTroubleHidesItsPassword(t *testing.T) {
 			s := newServer(t)
 			var reported strings.Builder
 			var mu sync.Mutex
-			client, err := NewClient(scheme+"://ghes.invalid/acme", Credentials{Token: testToken}, Options{
+			token := actions.Credentials{Token: testToken}
+			client, err := actions.NewClient(scheme+"://ghes.invalid/acme", token, actions.Options{
 				Clock: s.clock, Logger: s.log(), Proxy: proxy,
-				OnRequest: func(info RequestInfo) {
+				OnRequest: func(info actions.RequestInfo) {
 					mu.Lock()
 					defer mu.Unlock()
 					fmt.Fprintln(&reported, info.Err)
@@ -150,12 +154,13 @@ func TestCertificateAuthorities(t *testing.T) {
 	s.on(getSetCall, reply{body: `{"id":7}`})
 	roots := x509.NewCertPool()
 	roots.AddCert(secure.Certificate())
-	if _, err := s.client(func(o *Options) { o.RootCAs = roots }).GetRunnerScaleSetByID(t.Context(), 7); err != nil {
+	trusting := s.client(func(o *actions.Options) { o.RootCAs = roots })
+	if _, err := trusting.GetRunnerScaleSetByID(t.Context(), 7); err != nil {
 		t.Errorf("with its authority: %v", err)
 	}
 
 	attempts := 0
-	stranger := s.client(func(o *Options) { o.OnRequest = func(RequestInfo) { attempts++ } })
+	stranger := s.client(func(o *actions.Options) { o.OnRequest = func(actions.RequestInfo) { attempts++ } })
 	_, err := stranger.GetRunnerScaleSetByID(t.Context(), 7)
 	var unknown x509.UnknownAuthorityError
 	if !errors.As(err, &unknown) {
@@ -199,7 +204,7 @@ func TestConnectionsAreReused(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		if _, err := client.GetRunner(t.Context(), 2); !errors.Is(err, ErrRunnerNotFound) {
+		if _, err := client.GetRunner(t.Context(), 2); !errors.Is(err, actions.ErrRunnerNotFound) {
 			t.Errorf("got %v, want ErrRunnerNotFound", err)
 		}
 	}
@@ -213,7 +218,7 @@ func TestRedirectIsFollowedWithItsBody(t *testing.T) {
 	s := newServer(t)
 	s.on("POST "+scaleSetsURL, reply{status: 307, header: map[string]string{"Location": "/elsewhere"}})
 	s.on("POST /elsewhere", reply{body: `{"id":7}`})
-	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &RunnerScaleSet{Name: "big"}); err != nil {
+	if _, err := s.client().CreateRunnerScaleSet(t.Context(), &actions.RunnerScaleSet{Name: "big"}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := s.only("POST /elsewhere").body, s.only("POST "+scaleSetsURL).body; got != want || got == "" {

@@ -1,4 +1,4 @@
-package feedback
+package feedback_test
 
 import (
 	"context"
@@ -8,15 +8,17 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 // As many runs as may wait, all of which go on, are looked at in an hour as often as the App's other calls allow; the
 // oldest first.
 func TestLooksAtRunsHaveABudget(t *testing.T) {
+	const waiting = 100 // as many as of one set may wait
 	for _, sets := range []int{1, 3} {
-		budget, github := &Budget{}, newRun(epoch, other("in_progress", ""))
+		budget, github := &feedback.Budget{}, newRun(epoch, other("in_progress", ""))
 		reads := &countedReads{run: github}
-		due := make([][mostUndecided]time.Time, sets)
+		due := make([][waiting]time.Time, sets)
 		for now := epoch; now.Before(epoch.Add(time.Hour)); now = now.Add(time.Second) {
 			github.now = now
 			for set := range due {
@@ -24,9 +26,9 @@ func TestLooksAtRunsHaveABudget(t *testing.T) {
 					if now.Before(due[set][i]) {
 						continue
 					}
-					_, err := Visit(t.Context(), rest.New(reads), budget, Run{"acme/app", 7}, nil)
-					due[set][i] = now.Add(NextLook(now.Sub(epoch), mostUndecided))
-					if spent, isSpent := errors.AsType[*SpentError](err); isSpent {
+					_, err := feedback.Visit(t.Context(), rest.New(reads), budget, feedback.Run{"acme/app", 7}, nil)
+					due[set][i] = now.Add(feedback.NextLook(now.Sub(epoch), waiting))
+					if spent, isSpent := errors.AsType[*feedback.SpentError](err); isSpent {
 						due[set][i] = spent.Until
 					} else if err != nil {
 						t.Fatal(err)
@@ -34,10 +36,10 @@ func TestLooksAtRunsHaveABudget(t *testing.T) {
 				}
 			}
 		}
-		if reads.count > readsPerHour || reads.count < readsPerHour/2 {
+		if reads.count > 1000 || reads.count < 500 {
 			t.Errorf("%d sets: %d reads in an hour", sets, reads.count)
 		}
-		if first := NextLook(0, 1); first != firstLook {
+		if first := feedback.NextLook(0, 1); first != 30*time.Second {
 			t.Errorf("a run that is alone is looked at after %s", first)
 		}
 	}
@@ -51,4 +53,38 @@ type countedReads struct {
 func (r *countedReads) CallREST(ctx context.Context, call actions.RESTRequest, result any) error {
 	r.count++
 	return r.run.CallREST(ctx, call, result)
+}
+
+// The docs promise 64 writes a minute and 400 an hour, of the 80 and 500 that GitHub allows.
+func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
+	var budget feedback.Budget
+	var made []time.Time
+	now := epoch
+	for range 3 * 3600 {
+		if err := budget.Spend("App 1", now); err == nil {
+			made = append(made, now)
+		} else if spent, ok := errors.AsType[*feedback.SpentError](err); !ok || !spent.Until.After(now) ||
+			spent.Until.After(now.Add(time.Hour)) {
+			t.Fatalf("at %s: %v", now, err)
+		}
+		now = now.Add(time.Second / 2)
+	}
+	for i := range made {
+		minute, hour := 0, 0
+		for k := i; k < len(made) && made[k].Before(made[i].Add(time.Hour)); k++ {
+			hour++
+			if made[k].Before(made[i].Add(time.Minute)) {
+				minute++
+			}
+		}
+		if minute > 64 || hour > 400 {
+			t.Fatalf("%d writes in a minute, %d in an hour", minute, hour)
+		}
+	}
+	if len(made) < 2*400-64 {
+		t.Errorf("%d writes in an hour and a half", len(made))
+	}
+	if budget.Spend("App 2", now) != nil {
+		t.Error("another App has to wait, too")
+	}
 }

@@ -1,15 +1,14 @@
-package feedback
+package feedback_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 func waitingJob(run int64, name string) v1alpha1.WaitingJob {
@@ -17,13 +16,13 @@ func waitingJob(run int64, name string) v1alpha1.WaitingJob {
 		AssignedAt: metav1.NewTime(epoch)}
 }
 
-func lostIn(run int64, job string, cause v1alpha1.LostCause, rerun v1alpha1.RerunState) *Lost {
-	return &Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch, Run: Run{Repository: "acme/app", ID: run},
+func lostIn(run int64, job string, cause v1alpha1.LostCause, rerun v1alpha1.RerunState) *feedback.Lost {
+	return &feedback.Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch, Run: feedback.Run{Repository: "acme/app", ID: run},
 		Rerun: v1alpha1.RerunStatus{State: rerun, Attempt: 2, Message: "because"}}
 }
 
 // told lists checks as ABOUT CAUSE RUN, with a star for the last word.
-func told(checks []Check) string {
+func told(checks []feedback.Check) string {
 	var all []string
 	for _, c := range checks {
 		one := fmt.Sprint(c.About, " ", c.Cause, " ", c.RunID)
@@ -41,19 +40,19 @@ func TestOneCheckForEachRunAndCause(t *testing.T) {
 		return v1alpha1.CheckRecord{Repository: "acme/app", RunID: 7, About: about, Cause: cause, Over: over}
 	}
 	for name, test := range map[string]struct {
-		story Story
+		story feedback.Story
 		want  string
 	}{
-		"nothing":           {Story{}, ""},
-		"waiting":           {Story{Why: "Unschedulable", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a"), waitingJob(8, "b"), waitingJob(7, "c")}}, "Waiting Unschedulable 7, Waiting Unschedulable 8"},
-		"for what":          {Story{Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}, "Waiting Unknown 7"},
-		"waits no more":     {Story{Told: []v1alpha1.CheckRecord{record("Waiting", "Unschedulable", false)}}, "Waiting Unschedulable 7*"},
-		"for another cause": {Story{Why: "QuotaExceeded", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}, Told: []v1alpha1.CheckRecord{record("Waiting", "Unschedulable", false)}}, "Waiting Unschedulable 7*, Waiting QuotaExceeded 7"},
-		"lost":              {Story{Lost: []*Lost{lostIn(7, "a", evicted, ""), lostIn(7, "b", oom, ""), lostIn(7, "c", evicted, "")}}, "Lost Evicted 7*, Lost OOMKilled 7*"},
-		"to be run again":   {Story{Reruns: true, Lost: []*Lost{lostIn(7, "a", evicted, v1alpha1.RerunDone), lostIn(7, "b", evicted, v1alpha1.RerunWanted)}}, "Lost Evicted 7"},
-		"runs again":        {Story{Reruns: true, Lost: []*Lost{lostIn(7, "a", evicted, v1alpha1.RerunDone)}, Told: []v1alpha1.CheckRecord{record("Lost", "Evicted", false)}}, "Lost Evicted 7*"},
-		"told, and gone":    {Story{Told: []v1alpha1.CheckRecord{record("Lost", "Evicted", true)}}, ""},
-		"of no run":         {Story{Waiting: []v1alpha1.WaitingJob{{Repository: "acme/app"}, {RunID: 5}}, Lost: []*Lost{{Cause: evicted}}}, ""},
+		"nothing":           {feedback.Story{}, ""},
+		"waiting":           {feedback.Story{Why: "Unschedulable", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a"), waitingJob(8, "b"), waitingJob(7, "c")}}, "Waiting Unschedulable 7, Waiting Unschedulable 8"},
+		"for what":          {feedback.Story{Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}, "Waiting Unknown 7"},
+		"waits no more":     {feedback.Story{Told: []v1alpha1.CheckRecord{record("Waiting", "Unschedulable", false)}}, "Waiting Unschedulable 7*"},
+		"for another cause": {feedback.Story{Why: "QuotaExceeded", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}, Told: []v1alpha1.CheckRecord{record("Waiting", "Unschedulable", false)}}, "Waiting Unschedulable 7*, Waiting QuotaExceeded 7"},
+		"lost":              {feedback.Story{Lost: []*feedback.Lost{lostIn(7, "a", evicted, ""), lostIn(7, "b", oom, ""), lostIn(7, "c", evicted, "")}}, "Lost Evicted 7*, Lost OOMKilled 7*"},
+		"to be run again":   {feedback.Story{Reruns: true, Lost: []*feedback.Lost{lostIn(7, "a", evicted, v1alpha1.RerunDone), lostIn(7, "b", evicted, v1alpha1.RerunWanted)}}, "Lost Evicted 7"},
+		"runs again":        {feedback.Story{Reruns: true, Lost: []*feedback.Lost{lostIn(7, "a", evicted, v1alpha1.RerunDone)}, Told: []v1alpha1.CheckRecord{record("Lost", "Evicted", false)}}, "Lost Evicted 7*"},
+		"told, and gone":    {feedback.Story{Told: []v1alpha1.CheckRecord{record("Lost", "Evicted", true)}}, ""},
+		"of no run":         {feedback.Story{Waiting: []v1alpha1.WaitingJob{{Repository: "acme/app"}, {RunID: 5}}, Lost: []*feedback.Lost{{Cause: evicted}}}, ""},
 	} {
 		if got := told(test.story.Checks()); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -62,12 +61,12 @@ func TestOneCheckForEachRunAndCause(t *testing.T) {
 }
 
 func TestASetKeepsAHundredChecks(t *testing.T) {
-	story := Story{}
+	story := feedback.Story{}
 	for i := range int64(300) {
 		story.Lost = append(story.Lost, lostIn(i+1, "a", v1alpha1.LostCauseEvicted, ""))
 	}
-	story.Told = []v1alpha1.CheckRecord{{Repository: "acme/app", RunID: 250, About: AboutLost, Cause: "Evicted"}}
-	if checks := story.Checks(); len(checks) != mostChecks || checks[0].RunID != 250 {
+	story.Told = []v1alpha1.CheckRecord{{Repository: "acme/app", RunID: 250, About: feedback.AboutLost, Cause: "Evicted"}}
+	if checks := story.Checks(); len(checks) != 100 || checks[0].RunID != 250 {
 		t.Errorf("%d checks, want 100 with those that are recorded", len(checks))
 	}
 }
@@ -76,14 +75,14 @@ func TestASetKeepsAHundredChecks(t *testing.T) {
 // cluster.
 func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 	evil := waitingJob(7, "`x` <img src=y> [a](http://b) @everyone #1\n\n| c |\x1b[31m\u202e"+strings.Repeat("z", 5000))
-	story := Story{ScaleSet: "linux", Why: "ImagePullBackOff", Waiting: []v1alpha1.WaitingJob{evil}}
+	story := feedback.Story{ScaleSet: "linux", Why: "ImagePullBackOff", Waiting: []v1alpha1.WaitingJob{evil}}
 	for range 50 {
 		story.Waiting = append(story.Waiting, evil)
 	}
 	check := story.Checks()[0]
 	name := "- `'x' <img src=y> [a](http://b) @everyone #1  | c | [31m zz"
-	if named := strings.Count(check.Summary, name); named != mostNamed ||
-		strings.Count(check.Summary, "`") != 2*(mostNamed+1) {
+	if named := strings.Count(check.Summary, name); named != 20 ||
+		strings.Count(check.Summary, "`") != 2*(20+1) {
 		t.Errorf("%d names are code and nothing else: %s", named, check.Summary)
 	}
 	for _, part := range []string{"\n\n|", "\x1b", "\u202e"} {
@@ -100,7 +99,7 @@ func TestChecksHaveOnlyTextThatIsHarmless(t *testing.T) {
 // A job that ran out of memory may well have done that because of its commit.
 func TestNotEveryLossIsNoFaultOfTheCommit(t *testing.T) {
 	for _, cause := range v1alpha1.LostCauses {
-		story := Story{ScaleSet: "linux", Lost: []*Lost{lostIn(7, "a", cause, "")}}
+		story := feedback.Story{ScaleSet: "linux", Lost: []*feedback.Lost{lostIn(7, "a", cause, "")}}
 		want := cause != v1alpha1.LostCauseOOMKilled && cause != v1alpha1.LostCauseContainerFailed &&
 			cause != v1alpha1.LostCauseUnknown
 		if got := strings.Contains(story.Checks()[0].Summary, "Nothing is wrong with the commit"); got != want {
@@ -111,41 +110,8 @@ func TestNotEveryLossIsNoFaultOfTheCommit(t *testing.T) {
 
 // Jobs may wait for a day.
 func TestACheckSaysSinceWhichDay(t *testing.T) {
-	story := Story{ScaleSet: "linux", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}
+	story := feedback.Story{ScaleSet: "linux", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}
 	if title := story.Checks()[0].Title; !strings.Contains(title, "since 1 March, 12:00 UTC") {
 		t.Error(title)
-	}
-}
-
-func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
-	var budget Budget
-	var made []time.Time
-	now := epoch
-	for range 3 * 3600 {
-		if err := budget.Spend("App 1", now); err == nil {
-			made = append(made, now)
-		} else if spent, ok := errors.AsType[*SpentError](err); !ok || !spent.Until.After(now) ||
-			spent.Until.After(now.Add(time.Hour)) {
-			t.Fatalf("at %s: %v", now, err)
-		}
-		now = now.Add(time.Second / 2)
-	}
-	for i := range made {
-		minute, hour := 0, 0
-		for k := i; k < len(made) && made[k].Before(made[i].Add(time.Hour)); k++ {
-			hour++
-			if made[k].Before(made[i].Add(time.Minute)) {
-				minute++
-			}
-		}
-		if minute > 80 || hour > 500 {
-			t.Fatalf("%d writes in a minute, %d in an hour", minute, hour)
-		}
-	}
-	if len(made) < 2*writesPerHour-writesPerMinute {
-		t.Errorf("%d writes in an hour and a half", len(made))
-	}
-	if budget.Spend("App 2", now) != nil {
-		t.Error("another App has to wait, too")
 	}
 }

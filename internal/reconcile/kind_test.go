@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // ledger is a kind whose passes write down what they do. Its objects are ConfigMaps.
@@ -24,14 +26,14 @@ type ledger struct {
 	there  map[types.NamespacedName]*corev1.ConfigMap
 	done   []string
 	broken map[string]error
-	kind   Kind[*corev1.ConfigMap, memory, *world]
-	passes *Reconciler[*corev1.ConfigMap, memory, *world]
+	kind   reconcile.Kind[*corev1.ConfigMap, memory, *world]
+	passes *reconcile.Reconciler[*corev1.ConfigMap, memory, *world]
 }
 
 type memory struct{ passes int }
 
 type world struct {
-	*Pass[*corev1.ConfigMap, memory]
+	*reconcile.Pass[*corev1.ConfigMap, memory]
 }
 
 var key = types.NamespacedName{Namespace: "a", Name: "object"}
@@ -45,13 +47,13 @@ func newLedger(t *testing.T) *ledger {
 		broken: map[string]error{},
 	}
 	small := func(w *world) bool { return len(w.Object.Data) < 2 }
-	reported := func(step Step[*world]) Step[*world] {
-		return Reported(
+	reported := func(step reconcile.Step[*world]) reconcile.Step[*world] {
+		return reconcile.Reported(
 			func(_ context.Context, _ *world, failure error) error { return errors.Join(failure, l.do("report")) },
 			step,
 		)
 	}
-	l.kind = Kind[*corev1.ConfigMap, memory, *world]{
+	l.kind = reconcile.Kind[*corev1.ConfigMap, memory, *world]{
 		Name: "ConfigMap", New: func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		Client: l, Clock: l.clock,
 		Begin: func(context.Context) error { return l.broken["begin"] },
@@ -66,20 +68,23 @@ func newLedger(t *testing.T) *ledger {
 			}
 			return ctrl.Result{RequeueAfter: time.Minute}, l.do("gone")
 		},
-		Observe: func(_ context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {
+		Observe: func(_ context.Context, p *reconcile.Pass[*corev1.ConfigMap, memory]) (*world, error) {
 			p.Memory.passes++
 			return &world{p}, l.broken["observe"]
 		},
-		Rules: []Rule[*world, Step[*world]]{
-			When(
+		Rules: []reconcile.Rule[*world, reconcile.Step[*world]]{
+			reconcile.When(
 				"it is being deleted", func(w *world) bool { return w.Object.DeletionTimestamp != nil },
-				Nothing[*world],
+				reconcile.Nothing[*world],
 			),
-			When("it is small", small, reported(InOrder(l.step("first"), l.step("second")))),
-			When("it is large", func(w *world) bool { return !small(w) }, Each(l.step("one"), l.step("other"))),
+			reconcile.When("it is small", small, reported(reconcile.InOrder(l.step("first"), l.step("second")))),
+			reconcile.When(
+				"it is large", func(w *world) bool { return !small(w) },
+				reconcile.Each(l.step("one"), l.step("other")),
+			),
 		},
 	}
-	l.passes = For(l.kind)
+	l.passes = reconcile.For(l.kind)
 	return l
 }
 
@@ -88,7 +93,7 @@ func (l *ledger) do(what string) error {
 	return l.broken[what]
 }
 
-func (l *ledger) step(name string) Step[*world] {
+func (l *ledger) step(name string) reconcile.Step[*world] {
 	return func(_ context.Context, w *world) error {
 		w.Requeue.After(time.Hour)
 		return l.do(name)
@@ -207,18 +212,18 @@ func TestAWriteThatWasOvertakenIsTriedAgainWithoutAnError(t *testing.T) {
 	l.broken["first"] = apierrors.NewConflict(
 		schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("changed"),
 	)
-	l.want(behindGrace, "remember 1", "first", "report")
+	l.want(time.Second, "remember 1", "first", "report")
 }
 
 func TestAPassKeepsItsPriority(t *testing.T) {
 	l := newLedger(t)
 	l.object("1")
 	observe := l.kind.Observe
-	l.kind.Observe = func(ctx context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {
+	l.kind.Observe = func(ctx context.Context, p *reconcile.Pass[*corev1.ConfigMap, memory]) (*world, error) {
 		p.Priority = new(7)
 		return observe(ctx, p)
 	}
-	l.passes = For(l.kind)
+	l.passes = reconcile.For(l.kind)
 	if _, result, err := l.pass(); err != nil || result.Priority == nil || *result.Priority != 7 {
 		t.Errorf("result %+v, %v; want priority 7", result, err)
 	}
@@ -241,7 +246,7 @@ func TestThePassAtAMomentComesThenHoweverLongThisOneTakes(t *testing.T) {
 		"this very moment": {[]time.Time{time.Unix(110, 0)}, time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l.kind.Observe = func(_ context.Context, p *Pass[*corev1.ConfigMap, memory]) (*world, error) {
+			l.kind.Observe = func(_ context.Context, p *reconcile.Pass[*corev1.ConfigMap, memory]) (*world, error) {
 				for _, moment := range test.moments {
 					p.RequeueAt(moment)
 				}
@@ -249,7 +254,7 @@ func TestThePassAtAMomentComesThenHoweverLongThisOneTakes(t *testing.T) {
 				return &world{p}, nil
 			}
 			l.clock.SetTime(time.Unix(100, 0))
-			l.passes = For(l.kind)
+			l.passes = reconcile.For(l.kind)
 			if _, result, err := l.pass(); err != nil || result.RequeueAfter != test.want {
 				t.Errorf("the next pass comes after %s (%v), want %s", result.RequeueAfter, err, test.want)
 			}
@@ -266,7 +271,7 @@ func TestIsStale(t *testing.T) {
 		{"x", "10", false},
 	} {
 		object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: test.have}}
-		if got := IsStale(object, test.written); got != test.want {
+		if got := reconcile.IsStale(object, test.written); got != test.want {
 			t.Errorf("IsStale(%q, %q) = %t", test.have, test.written, got)
 		}
 	}

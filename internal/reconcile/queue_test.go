@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"testing"
@@ -7,13 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 func TestWakerNeverBlocks(t *testing.T) {
-	var waker Waker
+	var waker reconcile.Waker
 	object := types.NamespacedName{Name: "object"}
 	waker.Wake(object) // before the controller has started
-	queue := workqueue.NewTypedRateLimitingQueue(backOff())
+	queue := workqueue.NewTypedRateLimitingQueue(reconcile.ControllerOptions(1).RateLimiter)
 	defer queue.ShutDown()
 	if err := waker.Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
@@ -27,12 +29,12 @@ func TestWakerNeverBlocks(t *testing.T) {
 }
 
 func TestBackOffIsBounded(t *testing.T) {
-	limiter := backOff()
+	limiter := reconcile.ControllerOptions(1).RateLimiter
 	var last time.Duration
 	for range 50 {
 		last = limiter.When(ctrl.Request{})
 	}
-	if last != longestBackoff {
-		t.Errorf("pause %s after 50 failures, want %s", last, longestBackoff)
+	if last != 30*time.Second {
+		t.Errorf("pause %s after 50 failures, want %s", last, 30*time.Second)
 	}
 }

@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 func TestResult(t *testing.T) {
@@ -23,11 +25,11 @@ func TestResult(t *testing.T) {
 	}{
 		"nothing wrong": {nil, 2 * time.Second, false},
 		"conflict": {
-			fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), behindGrace, false,
+			fmt.Errorf("patch: %w", apierrors.NewConflict(pods, "pod", errors.New("old"))), time.Second, false,
 		},
 		"two that are behind": {
 			errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), apierrors.NewAlreadyExists(pods, "pod")),
-			behindGrace, false,
+			time.Second, false,
 		},
 		"one that is not, wrapped": {
 			fmt.Errorf(
@@ -38,12 +40,12 @@ func TestResult(t *testing.T) {
 		"one that is not": {
 			errors.Join(apierrors.NewConflict(pods, "pod", errors.New("old")), errors.New("broken")), 0, true,
 		},
-		"exists":                {apierrors.NewAlreadyExists(pods, "pod"), behindGrace, false},
+		"exists":                {apierrors.NewAlreadyExists(pods, "pod"), time.Second, false},
 		"namespace terminating": {terminating, 0, false},
 		"forbidden":             {apierrors.NewForbidden(pods, "pod", errors.New("no Role")), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var requeue Earliest
+			var requeue reconcile.Earliest
 			requeue.After(time.Minute)
 			requeue.After(2 * time.Second)
 			requeue.After(time.Hour)
@@ -65,7 +67,7 @@ func TestBackoff(t *testing.T) {
 		5:       10 * time.Second,
 		1 << 30: 10 * time.Second,
 	} {
-		if got := Backoff(time.Second, 10*time.Second, failures); got != want {
+		if got := reconcile.Backoff(time.Second, 10*time.Second, failures); got != want {
 			t.Errorf("Backoff() after %d failures = %s, want %s", failures, got, want)
 		}
 	}

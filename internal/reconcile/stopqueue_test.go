@@ -1,4 +1,4 @@
-package reconcile
+package reconcile_test
 
 import (
 	"math/rand/v2"
@@ -10,10 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 func requestFor(number int) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(number)}}
+}
+
+// newQueue returns the queue that all controllers have.
+func newQueue(t *testing.T) priorityqueue.PriorityQueue[ctrl.Request] {
+	t.Helper()
+	options := reconcile.ControllerOptions(1)
+	queue, byPriority := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[ctrl.Request])
+	if !byPriority {
+		t.Fatal("the queue knows no priorities")
+	}
+	return queue
 }
 
 // Workers that add, take and return requests all leave, whenever the queue is shut down. With controller-runtime's
@@ -21,7 +34,7 @@ func requestFor(number int) ctrl.Request {
 func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 	const rounds, workers, takenBefore = 200, 16, 500
 	for range rounds {
-		queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[ctrl.Request])
+		queue := newQueue(t)
 		var taken atomic.Int32
 		var left sync.WaitGroup
 		enough := make(chan struct{})
@@ -50,7 +63,7 @@ func TestWorkersLeaveAQueueThatIsShutDown(t *testing.T) {
 }
 
 func TestRequestsComeByPriority(t *testing.T) {
-	queue := newQueue("test", backOff()).(priorityqueue.PriorityQueue[ctrl.Request])
+	queue := newQueue(t)
 	defer queue.ShutDown()
 	for priority := range 3 {
 		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, requestFor(priority))

@@ -1,20 +1,32 @@
-package exchange
+package exchange_test
 
 import (
+	"maps"
 	"net/http"
-	"net/url"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/harrier-ci/harrier/github/actions/exchange"
 )
 
-func TestRateLimitOf(t *testing.T) {
+// reported returns what is reported of a call whose answer has that header.
+func reported(t *testing.T, header http.Header) (info exchange.RequestInfo) {
+	t.Helper()
+	options := exchange.Options{OnRequest: func(of exchange.RequestInfo) { info = of }}
+	caller, request := asked(t, options, func(w http.ResponseWriter, _ *http.Request) { maps.Copy(w.Header(), header) })
+	if _, err := caller.Do(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func TestRateLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		header http.Header
-		want   *RateLimit
+		want   *exchange.RateLimit
 	}{
 		"none":      {http.Header{}, nil},
 		"no number": {http.Header{"X-Ratelimit-Remaining": {"many"}}, nil},
@@ -22,26 +34,27 @@ func TestRateLimitOf(t *testing.T) {
 			"X-Ratelimit-Remaining": {"0"},
 			"X-Ratelimit-Reset":     {"1700000000"},
 			"X-Ratelimit-Resource":  {"actions_runner_registration"},
-		},
-			&RateLimit{Resource: "actions_runner_registration", Reset: time.Unix(1700000000, 0)}},
+		}, &exchange.RateLimit{Resource: "actions_runner_registration", Reset: time.Unix(1700000000, 0)}},
 		// Anybody's server may be asked, and the name becomes the label of a metric.
 		"unknown": {
 			http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"of-my-own"}},
-			&RateLimit{Resource: "other", Remaining: 5},
+			&exchange.RateLimit{Resource: "other", Remaining: 5},
 		},
 		"not UTF-8": {
 			http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Resource": {"\xff"}},
-			&RateLimit{Resource: "other", Remaining: 5},
+			&exchange.RateLimit{Resource: "other", Remaining: 5},
 		},
-		"old server": {http.Header{"X-Ratelimit-Remaining": {"4999"}}, &RateLimit{Resource: "core", Remaining: 4999}},
+		"old server": {
+			http.Header{"X-Ratelimit-Remaining": {"4999"}}, &exchange.RateLimit{Resource: "core", Remaining: 4999},
+		},
 	} {
-		if diff := cmp.Diff(test.want, rateLimitOf(test.header)); diff != "" {
+		if diff := cmp.Diff(test.want, reported(t, test.header).RateLimit); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-func TestTokenExpiryOf(t *testing.T) {
+func TestExpiryOfTokens(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"":                          {},
 		"next week":                 {},
@@ -49,7 +62,7 @@ func TestTokenExpiryOf(t *testing.T) {
 		"2026-12-01 12:00:00 +0200": time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC),
 	} {
 		header := http.Header{"Github-Authentication-Token-Expiration": {text}}
-		if got := tokenExpiryOf(header); !got.Equal(want) {
+		if got := reported(t, header).TokenExpires; !got.Equal(want) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
@@ -58,69 +71,18 @@ func TestTokenExpiryOf(t *testing.T) {
 // A server may answer with any number of three digits, and each one would be a series of several metrics.
 func TestStatusOfARequestIsFromAClosedSet(t *testing.T) {
 	for code, want := range map[int]string{0: "none", 200: "200", 429: "429", 299: "other", 999: "other"} {
-		if got := (RequestInfo{StatusCode: code}).Status(); got != want {
+		if got := (exchange.RequestInfo{StatusCode: code}).Status(); got != want {
 			t.Errorf("%d: got %s, want %s", code, got, want)
 		}
 	}
 }
 
 func TestUserAgentNamesTheClientsOwnScaleSet(t *testing.T) {
-	if got := (UserAgent{ScaleSetID: 9}).header(7); !strings.Contains(got, `"scale_set_id":9,`) {
-		t.Errorf("got %s, want scale set 9", got)
-	}
-}
-
-func TestBuildInformation(t *testing.T) {
-	for name, test := range map[string]struct {
-		info            debug.BuildInfo
-		version, commit string
-	}{
-		"dependency": {
-			debug.BuildInfo{
-				Main: debug.Module{Path: "example.com/x"},
-				Deps: []*debug.Module{{Path: modulePath, Version: "v1.2.3"}},
-			},
-			"v1.2.3", "v1.2.3",
-		},
-		"own binary": {
-			debug.BuildInfo{
-				Main:     debug.Module{Path: modulePath, Version: "(devel)"},
-				Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
-			},
-			"unknown", "abc",
-		},
-		"unrelated": {
-			debug.BuildInfo{
-				Main:     debug.Module{Path: "example.com/x"},
-				Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
-			},
-			"unknown", "unknown",
-		},
-	} {
-		if version, commit := buildOf(&test.info); version != test.version || commit != test.commit {
-			t.Errorf("%s: got %s, %s; want %s, %s", name, version, commit, test.version, test.commit)
-		}
-	}
-}
-
-func TestWhereARedirectMayLead(t *testing.T) {
-	for _, test := range []struct {
-		from, to string
-		same     bool
-	}{
-		{"https://ghes.example/a", "https://GHES.example:443/b", true},
-		{"http://ghes.example/a", "https://ghes.example/a", true},
-		{"http://ghes.example:8080/a", "https://ghes.example:8443/a", true},
-		{"https://ghes.example/a", "http://ghes.example/a", false},
-		{"https://ghes.example/a", "https://ghes.example:8443/a", false},
-		{"http://ghes.example/a", "http://ghes.example:443/a", false},
-		{"https://ghes.example/a", "https://ghes.example.evil/a", false},
-		{"https://ghes.example/a", "https://api.ghes.example/a", false},
-	} {
-		from, _ := url.Parse(test.from)
-		to, _ := url.Parse(test.to)
-		if got := sameServer(from, to); got != test.same {
-			t.Errorf("%s to %s: %t", test.from, test.to, got)
-		}
+	var got string
+	options := exchange.Options{UserAgent: exchange.UserAgent{ScaleSetID: 9}}
+	caller, request := asked(t, options, func(_ http.ResponseWriter, r *http.Request) { got = r.UserAgent() })
+	request.ScaleSetID = 7
+	if _, err := caller.Do(t.Context(), request); err != nil || !strings.Contains(got, `"scale_set_id":9,`) {
+		t.Errorf("got %s and %v, want scale set 9", got, err)
 	}
 }

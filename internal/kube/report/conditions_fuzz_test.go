@@ -1,4 +1,4 @@
-package report
+package report_test
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 // What a kubelet or GitHub says becomes a condition that the schema accepts.
@@ -17,7 +19,7 @@ func FuzzConditions(f *testing.F) {
 	f.Add("\xff", "\xff\xfe")
 	f.Fuzz(func(t *testing.T, reason, message string) {
 		var conditions []metav1.Condition
-		SetConditions(&conditions, 1, time.Unix(0, 0), False("Ready", reason, message))
+		report.SetConditions(&conditions, 1, time.Unix(0, 0), report.False("Ready", reason, message))
 		if problems := validation.IsConfigMapKey(strings.ToLower(strings.NewReplacer(
 			",", "", ":", "",
 		).Replace(conditions[0].Reason))); len(problems) > 0 {

@@ -1,4 +1,4 @@
-package report
+package report_test
 
 import (
 	"errors"
@@ -15,7 +15,11 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
+
+// maxMessage is the longest message of a condition, in bytes.
+const maxMessage = 1024
 
 func TestConditions(t *testing.T) {
 	var conditions []metav1.Condition
@@ -25,14 +29,14 @@ func TestConditions(t *testing.T) {
 		changed bool
 		since   time.Time
 	}{
-		{True("Ready", "Fine", "all is well"), true, now},
-		{True("Ready", "Fine", "all is well"), false, now},
-		{True("Ready", "Better", "even better"), true, now}, // the time is that of the status
-		{False("Ready", "Broken", "not well"), true, now.Add(3 * time.Second)},
-		{Unknown("Ready", "Lost", "who knows"), true, now.Add(4 * time.Second)},
+		{report.True("Ready", "Fine", "all is well"), true, now},
+		{report.True("Ready", "Fine", "all is well"), false, now},
+		{report.True("Ready", "Better", "even better"), true, now}, // the time is that of the status
+		{report.False("Ready", "Broken", "not well"), true, now.Add(3 * time.Second)},
+		{report.Unknown("Ready", "Lost", "who knows"), true, now.Add(4 * time.Second)},
 	}
 	for i, step := range steps {
-		changed := SetConditions(&conditions, int64(i), now.Add(time.Duration(i)*time.Second), step.set)
+		changed := report.SetConditions(&conditions, int64(i), now.Add(time.Duration(i)*time.Second), step.set)
 		got := conditions[0]
 		if changed != step.changed || !got.LastTransitionTime.Time.Equal(step.since) ||
 			got.ObservedGeneration != int64(i) || got.Reason != step.set.Reason {
@@ -44,12 +48,12 @@ func TestConditions(t *testing.T) {
 func TestLongMessagesAreCutAtACharacter(t *testing.T) {
 	var conditions []metav1.Condition
 	long := strings.Repeat("ä", 5000)
-	SetConditions(&conditions, 1, time.Unix(1, 0), True("Ready", "Long", long))
+	report.SetConditions(&conditions, 1, time.Unix(1, 0), report.True("Ready", "Long", long))
 	if got := conditions[0].Message; !utf8.ValidString(got) || len(got) > maxMessage ||
 		len(got) < maxMessage-utf8.UTFMax {
 		t.Errorf("message of %d bytes, valid %t", len(got), utf8.ValidString(got))
 	}
-	if SetConditions(&conditions, 1, time.Unix(2, 0), True("Ready", "Long", long)) {
+	if report.SetConditions(&conditions, 1, time.Unix(2, 0), report.True("Ready", "Long", long)) {
 		t.Error("the same long message counts as another one")
 	}
 }
@@ -61,14 +65,14 @@ func TestReasonsFromElsewhereAreMadeValid(t *testing.T) {
 		"Not enough resources":   "Notenoughresources",
 		"2 nodes: full:":         "nodes:full",
 		"größe":                  "gre",
-		strings.Repeat("x", 200): strings.Repeat("x", maxReason),
+		strings.Repeat("x", 200): strings.Repeat("x", 128),
 	} {
 		var conditions []metav1.Condition
-		SetConditions(&conditions, 1, time.Unix(1, 0), False("Ready", given, ""))
+		report.SetConditions(&conditions, 1, time.Unix(1, 0), report.False("Ready", given, ""))
 		if got := conditions[0].Reason; got != want {
 			t.Errorf("reason %q became %q, want %q", given, got, want)
 		}
-		if SetConditions(&conditions, 1, time.Unix(2, 0), False("Ready", given, "")) {
+		if report.SetConditions(&conditions, 1, time.Unix(2, 0), report.False("Ready", given, "")) {
 			t.Errorf("the same reason %q counts as another one", given)
 		}
 	}
@@ -87,12 +91,12 @@ func TestRefusal(t *testing.T) {
 	}{
 		"no failure":          {},
 		"no failure any more": {previous: before},
-		"refused":             {failure: forbidden, cutShort: true, want: WithAdvice(forbidden)},
+		"refused":             {failure: forbidden, cutShort: true, want: report.WithAdvice(forbidden)},
 		"refused for another reason": {
 			failure:  forbidden,
 			cutShort: true,
 			previous: before,
-			want:     WithAdvice(forbidden),
+			want:     report.WithAdvice(forbidden),
 		},
 		"namespace terminating": {failure: terminating, cutShort: true, previous: before},
 		"failure that passes":   {failure: errors.New("timeout"), cutShort: true},
@@ -109,7 +113,7 @@ func TestRefusal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Refusal(test.failure, test.cutShort, test.previous); got != test.want {
+			if got := report.Refusal(test.failure, test.cutShort, test.previous); got != test.want {
 				t.Errorf("Refusal() = %q, want %q", got, test.want)
 			}
 		})
@@ -139,7 +143,7 @@ func TestRefusalsComeWithAdvice(t *testing.T) {
 		if refused := name != "other"; kube.IsRefused(test.err) != refused {
 			t.Errorf("%s: refused %t, want %t", name, !refused, refused)
 		}
-		if got := WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") ||
+		if got := report.WithAdvice(fmt.Errorf("create it: %w", test.err)); !strings.HasPrefix(got, "create it: ") ||
 			!strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", name, got, test.want)
 		}

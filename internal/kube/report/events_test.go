@@ -1,4 +1,4 @@
-package report
+package report_test
 
 import (
 	"fmt"
@@ -16,16 +16,22 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
+
+// burst is the number of Events with one reason about one kind of object of a set that are recorded at once.
+const burst = 20
 
 func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
 	recorder := events.NewFakeRecorder(2)
-	RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, Normal("Why", "Do", "100%d\x1bdone"))
+	report.RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, report.Normal("Why", "Do", "100%d\x1bdone"))
 	if got, want := <-recorder.Events, "Normal Why 100%d done"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	note := Truncate(strings.Repeat("ä", maxNote), maxNote)
-	if len(note) > maxNote || !utf8.ValidString(note) || !strings.HasSuffix(note, "…") {
+	report.RecordEvent(t.Context(), recorder, &corev1.Pod{}, nil, report.Normal("Why", "Do", strings.Repeat("ä", 1024)))
+	note := strings.TrimPrefix(<-recorder.Events, "Normal Why ")
+	// The API server takes 1 KiB; "…" has three bytes and each "ä" two.
+	if len(note) > 1024 || len(note) < 1024-2 || !utf8.ValidString(note) || !strings.HasSuffix(note, "…") {
 		t.Errorf("a long note became %d bytes, valid %t", len(note), utf8.ValidString(note))
 	}
 }
@@ -34,9 +40,9 @@ func TestRecordEventQuotesAndCutsNotes(t *testing.T) {
 func TestEventsAreLoggedUnderOneMessage(t *testing.T) {
 	var logged string
 	log := funcr.New(func(_, line string) { logged = line }, funcr.Options{})
-	RecordEvent(
+	report.RecordEvent(
 		ctrl.LoggerInto(t.Context(), log), events.NewFakeRecorder(1), &corev1.Pod{}, nil,
-		Warning("Evicted", "Run", "by node 1"),
+		report.Warning("Evicted", "Run", "by node 1"),
 	)
 	if want := `"level"=0 "msg"="Event" "type"="Warning" "reason"="Evicted" "note"="by node 1"`; logged != want {
 		t.Errorf("logged %s, want %s", logged, want)
@@ -46,13 +52,13 @@ func TestEventsAreLoggedUnderOneMessage(t *testing.T) {
 func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	recorder := events.NewFakeRecorder(1000)
-	limited := LimitEvents(recorder, clock)
+	limited := report.LimitEvents(recorder, clock)
 	tell := func(runner, set, reason, note string) int {
 		object := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
 			UID: types.UID(runner), Labels: map[string]string{v1alpha1.LabelScaleSetName: set},
 		}}
 		before := len(recorder.Events)
-		RecordEvent(t.Context(), limited, object, nil, Warning(reason, "Run", note))
+		report.RecordEvent(t.Context(), limited, object, nil, report.Warning(reason, "Run", note))
 		return len(recorder.Events) - before
 	}
 	for i, step := range []struct {
@@ -65,7 +71,8 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 		{"a", "Evicted", "by node 2", 0, 1},
 		{"b", "Evicted", "by node 1", 0, 1},
 		{"a", "OOMKilled", "by node 1", 0, 1},
-		{"a", "Evicted", "by node 1", eventRepeat, 1},
+		{"a", "Evicted", "by node 1", 9 * time.Minute, 0}, // ten minutes after the first
+		{"a", "Evicted", "by node 1", 1, 1},
 	} {
 		clock.SetTime(clock.Now().Add(step.after))
 		if got := tell(step.runner, "few", step.reason, step.note); got != step.want {
@@ -74,9 +81,9 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	}
 	for range 2 {
 		before := len(recorder.Events)
-		RecordEvent(
+		report.RecordEvent(
 			t.Context(), limited, &v1alpha1.AutoscalingRunnerSet{}, nil,
-			Normal("ScaledUp", "Scale", "From 0 to 3 runners"),
+			report.Normal("ScaledUp", "Scale", "From 0 to 3 runners"),
 		)
 		if len(recorder.Events) == before {
 			t.Error("a set that grows again is no news")
@@ -86,8 +93,8 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 	for i := range 1000 {
 		told += tell(fmt.Sprint(i), "many", "ImagePullBackOff", "no such image")
 	}
-	if told != eventBurst {
-		t.Errorf("%d Events of a thousand runners, want %d", told, eventBurst)
+	if told != burst {
+		t.Errorf("%d Events of a thousand runners, want %d", told, burst)
 	}
 	if tell("3000", "other", "ImagePullBackOff", "no such image") != 1 {
 		t.Error("one set's Events use up another's")
@@ -102,8 +109,8 @@ func TestEventsThatSayNothingNewAreLeftOut(t *testing.T) {
 // chart have no labels, and listeners of sets with the same name in many namespaces share a namespace.
 func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 	recorder := events.NewFakeRecorder(1000)
-	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
-	const sets = 3 * eventBurst
+	limited := report.LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	const sets = 3 * burst
 	for i := range sets {
 		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "runners",
@@ -118,8 +125,8 @@ func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 			AutoscalingRunnerSetName:      "linux",
 			AutoscalingRunnerSetNamespace: fmt.Sprint("team-", i),
 		}}
-		RecordEvent(t.Context(), limited, set, nil, Warning("GitHubUnavailable", "Register", "no answer"))
-		RecordEvent(t.Context(), limited, listener, nil, Warning("PodNameTaken", "CreatePod", "taken"))
+		report.RecordEvent(t.Context(), limited, set, nil, report.Warning("GitHubUnavailable", "Register", "no answer"))
+		report.RecordEvent(t.Context(), limited, listener, nil, report.Warning("PodNameTaken", "CreatePod", "taken"))
 	}
 	if told := len(recorder.Events); told != 2*sets {
 		t.Errorf("%d Events of %d sets and their listeners, want one of each", told, sets)
@@ -130,18 +137,18 @@ func TestEventsOfOneSetTakeNoRoomFromAnother(t *testing.T) {
 // its Events.
 func TestEventsOfAForeignLabelCountWhereTheObjectIs(t *testing.T) {
 	recorder := events.NewFakeRecorder(1000)
-	limited := LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	limited := report.LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	runnerIn := func(namespace string, i int) *v1alpha1.EphemeralRunner {
 		return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: fmt.Sprint("runner-", i), UID: types.UID(fmt.Sprint(namespace, i)),
 			Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "team-a"},
 		}}
 	}
-	for i := range 3 * eventBurst {
-		RecordEvent(t.Context(), limited, runnerIn("team-b", i), nil, Warning("InvalidPod", "CreatePod", "no"))
+	for i := range 3 * burst {
+		report.RecordEvent(t.Context(), limited, runnerIn("team-b", i), nil, report.Warning("InvalidPod", "CreatePod", "no"))
 	}
 	before := len(recorder.Events)
-	RecordEvent(t.Context(), limited, runnerIn("team-a", 1), nil, Warning("InvalidPod", "CreatePod", "no"))
+	report.RecordEvent(t.Context(), limited, runnerIn("team-a", 1), nil, report.Warning("InvalidPod", "CreatePod", "no"))
 	if got := len(recorder.Events) - before; got != 1 {
 		t.Errorf("%d Events of team-a's own runner after a flood under its label, want 1", got)
 	}

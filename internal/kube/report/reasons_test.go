@@ -1,4 +1,4 @@
-package report
+package report_test
 
 import (
 	"fmt"
@@ -12,16 +12,17 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 func TestKnownReason(t *testing.T) {
 	for reason, want := range map[string]string{
 		"": "", v1alpha1.ReasonVaultNotAllowed: "VaultNotAllowed", "ImagePullBackOff": "ImagePullBackOff",
 		"OutOfephemeral-storage": "OutOfephemeral-storage",
-		"Forged":                 ReasonOther, "imagepullbackoff": ReasonOther, ReasonOther: ReasonOther,
-		"Ready Read": ReasonOther,
+		"Forged":                 "Other", "imagepullbackoff": "Other", "Other": "Other",
+		"Ready Read": "Other",
 	} {
-		if got := KnownReason(reason); got != want {
+		if got := report.KnownReason(reason); got != want {
 			t.Errorf("%q became %q, want %q", reason, got, want)
 		}
 	}
@@ -30,13 +31,13 @@ func TestKnownReason(t *testing.T) {
 // Reasons that somebody wrote into a status don't each bring a limit of their own.
 func TestUnknownReasonsShareALimitOfEvents(t *testing.T) {
 	fake := events.NewFakeRecorder(10_000)
-	recorder := LimitEvents(fake, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	recorder := report.LimitEvents(fake, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set", UID: "uid"}}
 	for i := range 10_000 {
 		recorder.Eventf(set, nil, "Warning", fmt.Sprint("Forged", i), "Reconcile", "%s", fmt.Sprint(i))
 	}
-	if recorded := len(fake.Events); recorded != eventBurst {
-		t.Errorf("%d Events, want %d", recorded, eventBurst)
+	if recorded := len(fake.Events); recorded != burst {
+		t.Errorf("%d Events, want %d", recorded, burst)
 	}
 }
 
@@ -49,12 +50,15 @@ func TestRefusalsHaveReasons(t *testing.T) {
 		v1alpha1.ReasonRunnersDisabled, v1alpha1.ReasonRepositoryUnavailable, v1alpha1.ReasonAccountUnavailable,
 		v1alpha1.ReasonNotFoundOrHidden, v1alpha1.ReasonTooManyFailedLogins,
 	)
-	got := sets.New(refusalReasons()...)
+	got := sets.New[string]()
+	for _, class := range actions.RefusalClasses() {
+		got.Insert(string(class))
+	}
 	if !got.Equal(want) {
 		t.Errorf("without a constant: %v; without a class: %v", got.Difference(want), want.Difference(got))
 	}
 	for reason := range want {
-		if KnownReason(reason) != reason || !actions.RefusalClass(reason).IsKnown() {
+		if report.KnownReason(reason) != reason || !actions.RefusalClass(reason).IsKnown() {
 			t.Errorf("%s is unknown", reason)
 		}
 	}

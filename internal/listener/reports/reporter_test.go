@@ -1,57 +1,22 @@
-package reports
+package reports_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/listenertest"
 	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
-
-var errBroken = errors.New("broken")
-
-// testReporter is a reporter that records dropped reports. Its methods run in a bubble.
-type testReporter struct {
-	*Reporter
-	cluster *listenertest.Cluster
-	mu      sync.Mutex
-	reasons []string
-}
-
-func newTestReporter() *testReporter {
-	r := &testReporter{cluster: &listenertest.Cluster{Begun: time.Now()}}
-	r.Reporter = New(r.cluster, clock.RealClock{}, logr.Discard(), func(reason string) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.reasons = append(r.reasons, reason)
-	})
-	return r
-}
-
-func reportsAbout(result string, names ...string) (reports []Report) {
-	for _, name := range names {
-		report := Report{Runner: name}
-		report.Status.JobResult = result
-		reports = append(reports, report)
-	}
-	return reports
-}
 
 func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -77,14 +42,11 @@ func TestReportsOfOneRunnerKeepTheirOrder(t *testing.T) {
 		if got := r.cluster.Job("slow").JobResult; got != "succeeded" {
 			t.Errorf("last report of the slow runner = %q", got)
 		}
-		if len(r.queue.byRunner) != 0 {
-			t.Errorf("%d runners are still remembered", len(r.queue.byRunner))
-		}
 	})
 }
 
 // More ends than starts are written in parallel, because the manager decides by ends, and more of both if many messages
-// wait or the process is about to end.
+// wait, from a quarter to half of the 50 that may, or the process is about to end.
 func TestReportsAreParallelWithinABound(t *testing.T) {
 	const quick = 10 * time.Millisecond
 	for name, test := range map[string]struct {
@@ -93,12 +55,12 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 		drain          bool
 		each           time.Duration
 	}{
-		"ends":                    {"succeeded", manyMessages, maxWrites, false, quick},
-		"ends in many messages":   {"succeeded", tooManyMessages, maxWritesUnderLoad, false, quick},
-		"starts":                  {"", manyMessages, maxStartWrites, false, quick},
-		"starts in many messages": {"", tooManyMessages, maxWritesUnderLoad, false, quick},
-		"starts before the end":   {"", 1, maxWritesUnderLoad, true, quick},
-		"starts that take long":   {"", 1, maxOldStartWrites, false, time.Second},
+		"ends":                    {"succeeded", 12, 6, false, quick},
+		"ends in many messages":   {"succeeded", 25, 16, false, quick},
+		"starts":                  {"", 12, 2, false, quick},
+		"starts in many messages": {"", 25, 16, false, quick},
+		"starts before the end":   {"", 1, 16, true, quick},
+		"starts that take long":   {"", 1, 4, false, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,10 +70,7 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 				begun := time.Now()
 				var waits []func() bool
 				for message := range test.messages {
-					var names []string
-					for i := range queue.MaxEntries {
-						names = append(names, fmt.Sprint("runner-", message, "-", i))
-					}
+					names := numbered(fmt.Sprint("runner-", message), queue.MaxEntries)
 					waits = append(waits, r.Deliver(t.Context(), reportsAbout(test.result, names...)))
 				}
 				if test.drain {
@@ -123,9 +82,9 @@ func TestReportsAreParallelWithinABound(t *testing.T) {
 				if inFlight.most != test.most {
 					t.Errorf("%d reports at once, want %d", inFlight.most, test.most)
 				}
-				reports := test.messages * queue.MaxEntries
-				if took, want := time.Since(begun), time.Duration(reports/maxStartWrites+1)*test.each; took > want {
-					t.Errorf("%d reports of %s took %s, want %s at most", reports, test.each, took, want)
+				all := test.messages * queue.MaxEntries
+				if took, want := time.Since(begun), time.Duration(all/2+1)*test.each; took > want {
+					t.Errorf("%d reports of %s took %s, want %s at most", all, test.each, took, want)
 				}
 			})
 		})
@@ -228,8 +187,8 @@ func TestAReportHasAMinuteWhileTheServerTakesOthers(t *testing.T) {
 		<-time.After(time.Second)
 		r.Deliver(t.Context(), reportsAbout("", "well"))()
 		wait()
-		if took := time.Since(begun); took < timeout || took > timeout+10*time.Second {
-			t.Errorf("given up after %s, want %s", took, timeout)
+		if took := time.Since(begun); took < time.Minute || took > 70*time.Second {
+			t.Errorf("given up after %s, want a minute", took)
 		}
 		if diff := cmp.Diff([]string{v1alpha1.ReasonTimeout}, r.reasons); diff != "" {
 			t.Errorf("dropped (-want +got):\n%s", diff)
@@ -273,27 +232,4 @@ func TestADeliveryThatIsCutOffSaysSo(t *testing.T) {
 			t.Errorf("after %s: want to hear at once that the message is not to be deleted", time.Since(begun))
 		}
 	})
-}
-
-func TestTextsAboutJobsAreCutAndPrintable(t *testing.T) {
-	long := strings.Repeat("ä", maxFieldBytes)
-	message := &actions.Message{JobsStarted: []actions.JobStarted{{
-		RunnerName: "a", JobMessageBase: actions.JobMessageBase{
-			JobDisplayName: long,
-			JobID:          "job",
-			OwnerName:      "my",
-			RepositoryName: "repo",
-			JobWorkflowRef: "my/repo/\x1b[2J\u202e\n.yml@main",
-		},
-	}}}
-	got := Of(message, 1, time.Unix(1, 0))[0].Status
-	if got.JobID != "job" || got.JobRepositoryName != "my/repo" {
-		t.Errorf("short texts became %q and %q", got.JobID, got.JobRepositoryName)
-	}
-	if got.JobWorkflowRef != "my/repo/ [2J  .yml@main" {
-		t.Errorf("what a terminal would take for a command became %q", got.JobWorkflowRef)
-	}
-	if name := got.JobDisplayName; len(name) > maxFieldBytes || len(name) < maxFieldBytes-3 || !utf8.ValidString(name) {
-		t.Errorf("the name has %d bytes, valid: %t", len(name), utf8.ValidString(name))
-	}
 }

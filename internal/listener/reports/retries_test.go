@@ -1,16 +1,22 @@
-package reports
+package reports_test
 
 import (
-	"fmt"
+	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/queue"
+	"github.com/harrier-ci/harrier/internal/listener/reports"
 )
 
 // A report that failed does not count against the limit until its pause is over.
@@ -28,10 +34,7 @@ func TestAFailedReportPausesOutsideOfTheLimit(t *testing.T) {
 			}
 			return nil
 		}
-		var names []string
-		for i := range maxWrites {
-			names = append(names, fmt.Sprint("runner-", i))
-		}
+		names := numbered("runner", 6) // as many as may be in flight
 		r.Deliver(t.Context(), reportsAbout("succeeded", append(names, "last")...))()
 		if written != 0 {
 			t.Errorf("the last report was written after %s, want at once", written)
@@ -55,10 +58,7 @@ func TestWaitingInTheQueueCostsAReportNoTime(t *testing.T) {
 			<-time.After(20 * time.Millisecond)
 			return nil
 		}
-		var names []string
-		for i := range queue.MaxUnacked * queue.MaxEntries {
-			names = append(names, fmt.Sprint("runner-", i))
-		}
+		names := numbered("runner", queue.MaxUnacked*queue.MaxEntries)
 		r.Deliver(t.Context(), reportsAbout("succeeded", names...))()
 		if len(r.reasons) != 0 {
 			t.Errorf("%d of %d reports were given up", len(r.reasons), len(names))
@@ -87,12 +87,8 @@ func TestWaitingInTheQueueKeepsNoReportForEver(t *testing.T) {
 				}
 			}
 		}()
-		var names []string
-		for i := range 600 {
-			names = append(names, fmt.Sprint("runner-", i))
-		}
-		r.Deliver(t.Context(), reportsAbout("succeeded", names...))()
-		// Some fifteen attempts each, maxWrites in parallel.
+		r.Deliver(t.Context(), reportsAbout("succeeded", numbered("runner", 600)...))()
+		// Some fifteen attempts each, six in parallel.
 		if took := time.Since(begun); took > 45*time.Minute {
 			t.Errorf("the last report was given up after %s", took)
 		}
@@ -121,13 +117,13 @@ func TestForbiddenAfterAnOutageIsNoReasonToGiveUp(t *testing.T) {
 	})
 }
 
-// An outage does not use up timeout, whichever report is the first to get through.
+// An outage does not use up the minute, whichever report is the first to get through.
 func TestAnOutageCostsAReportNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newTestReporter(), time.Now()
 		r.cluster.OnJob = func(runner string) error {
 			away := time.Since(begun)
-			if away < 2*timeout || (runner == "late" && away < 2*timeout+20*time.Second) {
+			if away < 2*time.Minute || (runner == "late" && away < 2*time.Minute+20*time.Second) {
 				return apierrors.NewServerTimeout(schema.GroupResource{Resource: "ephemeralrunners"}, "patch", 1)
 			}
 			return nil
@@ -137,4 +133,71 @@ func TestAnOutageCostsAReportNoTime(t *testing.T) {
 			t.Errorf("a report was given up: %v", r.reasons)
 		}
 	})
+}
+
+// A failing report has its full minute again after another was merged into it.
+func TestANewReportHasTimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, begun := newTestReporter(), time.Now()
+		r.cluster.OnJob = func(runner string) error {
+			if runner == "poison" {
+				return errBroken
+			}
+			return nil
+		}
+		start := r.Deliver(t.Context(), reportsAbout("", "poison"))
+		<-time.After(time.Second)
+		r.Deliver(t.Context(), reportsAbout("", "well"))() // the server takes others, so the minute runs
+		<-time.After(49 * time.Second)
+		end := r.Deliver(t.Context(), reportsAbout("failed", "poison"))
+		<-time.After(10 * time.Second) // its next attempt has been made
+		r.Deliver(t.Context(), reportsAbout("", "well"))()
+		start()
+		end()
+		if took := time.Since(begun); took < 110*time.Second || took > 125*time.Second {
+			t.Errorf("given up after %s, want a minute after the newer report was tried", took)
+		}
+		if diff := cmp.Diff([]string{"Timeout"}, r.reasons); diff != "" {
+			t.Errorf("dropped (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The memory that reports take ends with them: of a runner whose report is written or given up nothing is kept.
+func TestReportsThatAreDoneAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reporterOf(forgetful{})
+		var kept []weak.Pointer[metav1.Time]
+		for _, runner := range numbered("runner", 20) {
+			end := report(runner, "failed", 1)
+			end.Status.FinishedAt = new(metav1.Now())
+			kept = append(kept, weak.Make(end.Status.FinishedAt))
+			start := r.Deliver(t.Context(), reportsAbout("", runner))
+			if !r.Deliver(t.Context(), []reports.Report{end})() || !start() {
+				t.Error("a delivery said it was given up")
+			}
+		}
+		synctest.Wait()
+		runtime.GC()
+		for i, finished := range kept[:19] { // of the last one this function may have a copy
+			if finished.Value() != nil {
+				t.Errorf("the report about runner-%d is still remembered", i)
+			}
+		}
+		if len(r.reasons) != 10 {
+			t.Errorf("dropped %v, want every second one", r.reasons)
+		}
+		runtime.KeepAlive(r)
+	})
+}
+
+// forgetful accepts starts, and the end of every second runner; the others don't exist any more by then. It keeps
+// nothing of what it is told.
+type forgetful struct{ cluster.Cluster }
+
+func (forgetful) ReportJob(_ context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error {
+	if status.JobResult != "" && runner[len(runner)-1]%2 == 0 {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "ephemeralrunners"}, runner)
+	}
+	return nil
 }

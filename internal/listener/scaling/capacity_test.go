@@ -1,10 +1,11 @@
-package scaling
+package scaling_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/scaling"
 )
 
 // opened is the time at which a session is opened.
@@ -29,9 +30,9 @@ func TestWhatIsAnnounced(t *testing.T) {
 		"not even then":                    {places: true, said: new(5), most: 20, running: 20, want: 20},
 		"absurd figures":                   {places: true, said: new(-7), most: 40, running: 1 << 62, want: 40},
 	} {
-		s := New(0, test.most, 0)
+		s := scaling.New(0, test.most, 0)
 		s.Statistics.TotalRunningJobs = test.running
-		c := Capacity{Places: test.places}
+		c := scaling.Capacity{Places: test.places}
 		c.Observe(test.said, opened)
 		if got := c.Jobs(s); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
@@ -41,8 +42,8 @@ func TestWhatIsAnnounced(t *testing.T) {
 
 // The first poll of a session waits for what the set says, but not for long.
 func TestFirstPollWaitsForTheSet(t *testing.T) {
-	s := New(0, 40, 0)
-	c := Capacity{Places: true}
+	s := scaling.New(0, 40, 0)
+	c := scaling.Capacity{Places: true}
 	c.Observe(nil, opened.Add(-time.Minute))
 	c.Opened(opened)
 	if due := c.ReadAt(s, opened); due.After(opened) {
@@ -83,9 +84,9 @@ func TestTheSetIsReadWhileAllThatIsAnnouncedIsAssigned(t *testing.T) {
 		"they come slower than asking": {true, 20, 40, 20 * time.Second, [2]int{9, 3}},
 		"it places no jobs":            {false, 20, 40, 0, [2]int{}},
 	} {
-		s := New(0, test.most, 0)
+		s := scaling.New(0, test.most, 0)
 		s.Observe(&actions.Statistics{TotalAssignedJobs: test.assigned}, opened)
-		c := Capacity{Places: test.places}
+		c := scaling.Capacity{Places: test.places}
 		c.Opened(opened)
 		c.Observe(new(20), opened)
 		reads := [2]int{}

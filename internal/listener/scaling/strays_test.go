@@ -1,12 +1,15 @@
-package scaling
+package scaling_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
+	"github.com/harrier-ci/harrier/internal/listener/scaling"
 )
 
+// What the figures have shown for three minutes is told to the manager.
 func TestStrayRegistrations(t *testing.T) {
 	for name, test := range map[string]struct {
 		registered, busy, idle int
@@ -50,8 +53,15 @@ func TestStrayRegistrations(t *testing.T) {
 			TotalBusyRunners:       test.busy,
 			TotalIdleRunners:       test.idle,
 		}
-		if got := strayRegistrations(&statistics, test.known); got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
+		var strays scaling.Strays
+		strays.Observe(&statistics, test.known, noon)
+		strays.Observe(&statistics, test.known, noon.Add(3*time.Minute-1))
+		if strays.Shown != 0 {
+			t.Errorf("%s: %d are shown before three minutes have passed", name, strays.Shown)
+		}
+		strays.Observe(&statistics, test.known, noon.Add(3*time.Minute))
+		if strays.Shown != test.want {
+			t.Errorf("%s: %d, want %d", name, strays.Shown, test.want)
 		}
 	}
 }

@@ -1,15 +1,59 @@
-package conditions
+package conditions_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 )
+
+// trouble is a condition as the metrics show it.
+type trouble struct{ condition, reason string }
+
+// troublesOf returns the troubles of a set that the manager's metrics show, with their values.
+func troublesOf(t *testing.T, set types.NamespacedName) map[trouble]float64 {
+	t.Helper()
+	found := map[trouble]float64{}
+	for _, series := range seriesOf(t, "gha_controller_scale_set_trouble", set) {
+		found[trouble{series.labels["condition"], series.labels["reason"]}] = series.value
+	}
+	return found
+}
+
+// series is one series of a gauge.
+type series struct {
+	labels map[string]string
+	value  float64
+}
+
+// seriesOf returns what the manager's metrics show of a set.
+func seriesOf(t *testing.T, name string, set types.NamespacedName) (found []series) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			if labels["name"] == set.Name && labels["namespace"] == set.Namespace {
+				found = append(found, series{labels, metric.GetGauge().GetValue()})
+			}
+		}
+	}
+	return found
+}
 
 // A set has a series for each cause, and none after the cause is over or the set is gone.
 func TestTroublesAreShownWhileTheyLast(t *testing.T) {
@@ -17,8 +61,7 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 	condition := func(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: conditionType, Status: status, Reason: reason}
 	}
-	set, m := types.NamespacedName{Namespace: "team", Name: "linux"}, &Shown{}
-	others, series := testutil.CollectAndCount(troubles), testutil.CollectAndCount(ready) // of other tests
+	set, m := types.NamespacedName{Namespace: "team", Name: "linux"}, &conditions.Shown{}
 	for _, step := range []struct {
 		conditions []metav1.Condition
 		want       []trouble
@@ -26,11 +69,11 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 		{[]metav1.Condition{
 			condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonUnauthorized),
 			condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonUnauthorized),
-			condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet),
+			condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet"),
 			condition(v1alpha1.ConditionDegraded, no, "Fine"),
 		}, []trouble{{v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonUnauthorized}}},
 		{[]metav1.Condition{
-			condition(v1alpha1.ConditionCredentialsValid, yes, reasonAccepted),
+			condition(v1alpha1.ConditionCredentialsValid, yes, "Accepted"),
 			condition(v1alpha1.ConditionReady, yes, "Unschedulable"),
 			condition(v1alpha1.ConditionRunnersPending, yes, "Unschedulable"),
 			condition(v1alpha1.ConditionQuotaExceeded, yes, "PodsForbidden"),
@@ -39,43 +82,47 @@ func TestTroublesAreShownWhileTheyLast(t *testing.T) {
 		{[]metav1.Condition{condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")}, []trouble{{v1alpha1.ConditionRunnersPending, "ImagePullBackOff"}}},
 		{[]metav1.Condition{condition(v1alpha1.ConditionStatisticsDoubtful, yes, v1alpha1.ReasonJobsNotTaken)},
 			[]trouble{{v1alpha1.ConditionStatisticsDoubtful, v1alpha1.ReasonJobsNotTaken}}},
-		{[]metav1.Condition{condition(v1alpha1.ConditionReady, yes, reasonReady)}, nil},
+		{[]metav1.Condition{condition(v1alpha1.ConditionReady, yes, "Ready")}, nil},
 	} {
 		m.Show(set, step.conditions, false)
-		if count := testutil.CollectAndCount(troubles) - others; count != len(step.want) {
-			t.Errorf("%d troubles are shown, want %v", count, step.want)
+		shown := troublesOf(t, set)
+		if len(shown) != len(step.want) {
+			t.Errorf("%v are shown, want %v", shown, step.want)
 		}
 		for _, want := range step.want {
-			if testutil.ToFloat64(troubles.WithLabelValues(set.Name, set.Namespace, want.condition, want.reason)) != 1 {
+			if shown[want] != 1 {
 				t.Errorf("%v is not shown", want)
 			}
 		}
 	}
-	ended := map[string]func(){"deleted": func() { m.Show(set, nil, true) }, "gone": func() { Unpublish(set) }}
+	ended := map[string]func(){"deleted": func() { m.Show(set, nil, true) }, "gone": func() { conditions.Unpublish(set) }}
 	for how, end := range ended {
 		m.Show(set, []metav1.Condition{condition(v1alpha1.ConditionDegraded, yes, "OOMKilled")}, false)
+		if len(seriesOf(t, "gha_controller_scale_set_ready", set)) != 1 {
+			t.Error("a set is not shown")
+		}
 		end()
-		if count := testutil.CollectAndCount(troubles) + testutil.CollectAndCount(ready); count != others+series {
-			t.Errorf("%d series of a set that is %s", count-others-series, how)
+		if shown, ready := troublesOf(t, set), seriesOf(t, "gha_controller_scale_set_ready", set); len(shown)+len(ready) > 0 {
+			t.Errorf("%v and %v of a set that is %s", shown, ready, how)
 		}
 	}
 }
 
 // Whoever may write the status of runners or runner sets can't create any number of series.
 func TestUnknownReasonsShareASeries(t *testing.T) {
-	set, m := types.NamespacedName{Namespace: "team", Name: "forged"}, &Shown{}
-	defer Unpublish(set)
-	others := testutil.CollectAndCount(troubles)
+	set, m := types.NamespacedName{Namespace: "team", Name: "forged"}, &conditions.Shown{}
+	defer conditions.Unpublish(set)
 	for i := range 10_000 {
 		m.Show(set, []metav1.Condition{
 			{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: fmt.Sprint("Forged", i)},
 			{Type: v1alpha1.ConditionRunnersPending, Status: metav1.ConditionTrue, Reason: fmt.Sprint("Forged", i)},
 		}, false)
 	}
-	if count := testutil.CollectAndCount(troubles) - others; count != 2 {
-		t.Errorf("%d series, want 2", count)
+	shown := troublesOf(t, set)
+	if len(shown) != 2 {
+		t.Errorf("%d series, want 2", len(shown))
 	}
-	if testutil.ToFloat64(troubles.WithLabelValues(set.Name, set.Namespace, v1alpha1.ConditionDegraded, "Other")) != 1 {
+	if shown[trouble{v1alpha1.ConditionDegraded, "Other"}] != 1 {
 		t.Error("the trouble is not shown as Other")
 	}
 }
@@ -105,12 +152,12 @@ func TestTransitionEvents(t *testing.T) {
 			[]string{"SessionConflict"}},
 		"first image is wrong": {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "ImagePullBackOff")}, []string{"ImagePullBackOff"}},
 		"pod is made":          {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, v1alpha1.ReasonListenerPodStarting)}, nil},
-		"starting":             {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, reasonWaitingForScaleSet)}, nil},
+		"starting":             {nil, []metav1.Condition{condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet")}, nil},
 		"the same": {
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")},
 			[]metav1.Condition{condition(v1alpha1.ConditionStalled, yes, "Why")}, nil},
 	} {
-		got := Transitions(test.before, test.after)
+		got := conditions.Transitions(test.before, test.after)
 		if len(got) != len(test.want) || (len(got) == 1 && got[0].Reason != test.want[0]) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
@@ -125,15 +172,15 @@ func TestStationsOfTheStartAreNotTold(t *testing.T) {
 	}
 	starting := listener(metav1.ConditionFalse, "WaitingForListener")
 	for _, reason := range []string{v1alpha1.ReasonListenerPodStarting, v1alpha1.ReasonListenerNotListening} {
-		if told := Transitions(starting, listener(metav1.ConditionFalse, reason)); len(told) != 0 {
+		if told := conditions.Transitions(starting, listener(metav1.ConditionFalse, reason)); len(told) != 0 {
 			t.Errorf("told %+v of a set that starts", told)
 		}
-		if told := Transitions(listener(metav1.ConditionTrue, "Listening"),
+		if told := conditions.Transitions(listener(metav1.ConditionTrue, "Listening"),
 			listener(metav1.ConditionFalse, reason)); len(told) != 1 {
 			t.Errorf("told %+v of a set that listened, want that it does no more", told)
 		}
 	}
-	if told := Transitions(starting, listener(metav1.ConditionFalse, "SessionConflict")); len(told) != 1 {
+	if told := conditions.Transitions(starting, listener(metav1.ConditionFalse, "SessionConflict")); len(told) != 1 {
 		t.Errorf("told %+v, want the conflict", told)
 	}
 }

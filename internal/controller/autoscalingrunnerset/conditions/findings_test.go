@@ -1,21 +1,21 @@
-package conditions
+package conditions_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
-	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
 func TestCountsAreThoseOfAllRunnerSets(t *testing.T) {
-	status := healthy(func(f *Findings) {
+	status := healthy(func(f *conditions.Findings) {
 		f.RunnerSets = append(f.RunnerSets,
 			v1alpha1.EphemeralRunnerSet{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 2,
 				PendingEphemeralRunners: 2}})
@@ -28,7 +28,7 @@ func TestCountsAreThoseOfAllRunnerSets(t *testing.T) {
 }
 
 func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
-	status := healthy(func(f *Findings) {
+	status := healthy(func(f *conditions.Findings) {
 		f.RunnerSets[0].Spec.AssignedJobs, f.RunnerSets[0].Spec.Replicas, f.RunnerSets[0].Status.BusyRunners = 4, 5, 1
 	}).Status("1.2.3")
 	if status.AssignedJobs != 4 || status.DesiredRunners != 5 || status.BusyRunners != 1 || status.IdleRunners != 1 {
@@ -45,11 +45,14 @@ func TestANameThatFitsNoLabelIsRefused(t *testing.T) {
 	}
 	set.Name += "a"
 	_, err := scaleset.DesiredOf(set)
-	condition := registeredCondition(&Findings{Set: set, Cause: err})
-	if condition == nil || condition.Status != metav1.ConditionFalse ||
-		condition.Reason != v1alpha1.ReasonNameTooLong ||
-		!needsUser(condition.Reason) {
+	refused := &conditions.Findings{Set: set, Cause: err}
+	condition := conditionOf(t, refused, v1alpha1.ConditionScaleSetRegistered)
+	if condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonNameTooLong {
 		t.Fatalf("a name of 64 characters: %v, %+v", err, condition)
+	}
+	stalled := conditionOf(t, refused, v1alpha1.ConditionStalled) // it lasts until a user does something
+	if stalled.Status != metav1.ConditionTrue || stalled.Reason != v1alpha1.ReasonNameTooLong {
+		t.Errorf("a name of 64 characters: %+v", stalled)
 	}
 	for _, part := range []string{"64 characters", "at most 63", "create it under a shorter name"} {
 		if !strings.Contains(condition.Message, part) {
@@ -77,7 +80,7 @@ func TestDrained(t *testing.T) {
 		"nothing is left": {"true", closed, 0, 0, false, "True/Drained", "remove the annotation actions.github.com/drained"},
 		"no longer":       {"", closed, 0, 0, true, "False/TakesJobs", ""},
 	} {
-		f := healthy(func(f *Findings) {
+		f := healthy(func(f *conditions.Findings) {
 			f.Set.Annotations = map[string]string{v1alpha1.AnnotationDrained: test.value}
 			runnerSet := &f.RunnerSets[0]
 			runnerSet.Status.Listener.State, runnerSet.Spec.AssignedJobs,
@@ -89,19 +92,19 @@ func TestDrained(t *testing.T) {
 			}
 		})
 		got, says := "", ""
-		if c := drainedCondition(f); c != nil {
+		if c := conditionOf(t, f, v1alpha1.ConditionDrained); c.Status != "" {
 			got, says = string(c.Status)+"/"+c.Reason, c.Message
 		}
 		if got != test.want || !strings.Contains(says, test.says) {
 			t.Errorf("%s: %s: %q, want %s: %q", name, got, says, test.want, test.says)
 		}
 		if drained := test.value == "true"; drained != (f.Numbers.Accepted() == 0) ||
-			(drained && f.inForce().EffectiveMinRunners != 0) {
+			(drained && f.Status("1.2.3").EffectiveMinRunners != 0) {
 			t.Errorf("%s: %+v is in force", name, f.Numbers)
 		}
-		if reason, message := f.readyReason(nil); test.value == "true" &&
-			(reason != v1alpha1.ReasonDrained || !strings.Contains(message, "the annotation")) {
-			t.Errorf("%s: Ready says %s: %s", name, reason, message)
+		if ready := conditionOf(t, f, v1alpha1.ConditionReady); test.value == "true" &&
+			(ready.Reason != v1alpha1.ReasonDrained || !strings.Contains(ready.Message, "the annotation")) {
+			t.Errorf("%s: Ready says %s: %s", name, ready.Reason, ready.Message)
 		}
 	}
 }
@@ -110,22 +113,24 @@ func TestDrained(t *testing.T) {
 func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
 	closed := v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateClosed, Reason: v1alpha1.ReasonMaxRunnersZero,
 		Message: "closed"}
-	podReady := func(f *Findings, ready metav1.ConditionStatus) { f.Listeners[0].Status.Conditions[0].Status = ready }
+	podReady := func(f *conditions.Findings, ready metav1.ConditionStatus) {
+		f.Listeners[0].Status.Conditions[0].Status = ready
+	}
 	for name, test := range map[string]struct {
-		change func(*Findings)
+		change func(*conditions.Findings)
 		status metav1.ConditionStatus
 		reason string
 	}{
-		"closed": {func(f *Findings) { f.Set.Spec.MaxRunners = new(0) }, metav1.ConditionTrue, v1alpha1.ReasonMaxRunnersZero},
-		"its pod fails": {func(f *Findings) { f.Set.Spec.MaxRunners = new(0); podReady(f, metav1.ConditionFalse) },
+		"closed": {func(f *conditions.Findings) { f.Set.Spec.MaxRunners = new(0) }, metav1.ConditionTrue, v1alpha1.ReasonMaxRunnersZero},
+		"its pod fails": {func(f *conditions.Findings) { f.Set.Spec.MaxRunners = new(0); podReady(f, metav1.ConditionFalse) },
 			metav1.ConditionFalse, "PodReady"},
-		"raised, not opened yet": {func(f *Findings) { f.Set.Spec.MaxRunners = new(2) }, metav1.ConditionUnknown, reasonListenerStarting},
-		"without a limit":        {func(*Findings) {}, metav1.ConditionUnknown, reasonListenerStarting},
+		"raised, not opened yet": {func(f *conditions.Findings) { f.Set.Spec.MaxRunners = new(2) }, metav1.ConditionUnknown, "ListenerStarting"},
+		"without a limit":        {func(*conditions.Findings) {}, metav1.ConditionUnknown, "ListenerStarting"},
 	} {
-		condition := listenerCondition(healthy(func(f *Findings) {
+		condition := conditionOf(t, healthy(func(f *conditions.Findings) {
 			f.RunnerSets[0].Status.Listener = &closed
 			test.change(f)
-		}))
+		}), v1alpha1.ConditionListenerReady)
 		if condition.Status != test.status || condition.Reason != test.reason {
 			t.Errorf("%s: %s/%s, want %s/%s", name, condition.Status, condition.Reason, test.status, test.reason)
 		}
@@ -141,13 +146,11 @@ func TestForgedReportsOfAListenerAreBounded(t *testing.T) {
 	}{
 		"ours":           {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: v1alpha1.ReasonRateLimited}, v1alpha1.ReasonRateLimited},
 		"without reason": {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateConflict}, v1alpha1.ReasonSessionConflict},
-		"forged reason":  {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "Forged1"}, report.ReasonOther},
-		"forged state":   {v1alpha1.ListenerStatus{State: "Forged2", Message: strings.Repeat("x", 1<<20)}, report.ReasonOther},
+		"forged reason":  {v1alpha1.ListenerStatus{State: v1alpha1.ListenerStateRetrying, Reason: "Forged1"}, "Other"},
+		"forged state":   {v1alpha1.ListenerStatus{State: "Forged2", Message: strings.Repeat("x", 1<<20)}, "Other"},
 	} {
-		condition := listenerCondition(healthy(func(f *Findings) { f.RunnerSets[0].Status.Listener = &test.said }))
-		var conditions []metav1.Condition
-		report.SetConditions(&conditions, 1, time.Now(), condition)
-		if got := conditions[0]; got.Reason != test.want || len(got.Message) > 1024 {
+		f := healthy(func(f *conditions.Findings) { f.RunnerSets[0].Status.Listener = &test.said })
+		if got := conditionOf(t, f, v1alpha1.ConditionListenerReady); got.Reason != test.want || len(got.Message) > 1024 {
 			t.Errorf("%s: reason %s and %d bytes, want %s and at most 1024", name, got.Reason, len(got.Message),
 				test.want)
 		}
@@ -155,25 +158,28 @@ func TestForgedReportsOfAListenerAreBounded(t *testing.T) {
 }
 
 func TestVersionSupported(t *testing.T) {
-	for _, test := range []struct {
-		chart, manager string
-		want           bool
-	}{
-		{"1.2.3", "1.2.3", true},
-		{"1.2.0", "1.2.9", true},
-		{"v1.2.0", "1.2.9", true},
-		{"1.2", "1.2.9", true},
-		{"1.3.0", "1.2.9", false},
-		{"2.2.0", "1.2.0", false},
-		{"", "1.2.0", false},
-		{"01.2.0", "1.2.0", false},
-		{"1.2.0-rc1", "1.2.0", false},
-		{"main", "main", true},
-		{"0.14.2", "dev", true},
-		{"", "canary-abc", true},
+	const matches, differs, none = "True/VersionMatches", "False/VersionDiffers", "True/NoVersionLabel"
+	for _, test := range []struct{ chart, manager, want string }{
+		{"1.2.3", "1.2.3", matches},
+		{"1.2.0", "1.2.9", matches},
+		{"v1.2.0", "1.2.9", matches},
+		{"1.2", "1.2.9", matches},
+		{"1.3.0", "1.2.9", differs},
+		{"2.2.0", "1.2.0", differs},
+		{"", "1.2.0", none},
+		{"01.2.0", "1.2.0", differs},
+		{"1.2.0-rc1", "1.2.0", differs},
+		{"main", "main", matches},
+		{"0.14.2", "dev", matches},
+		{"", "canary-abc", none},
+		{"1.2.0", "canary-abc", matches},
 	} {
-		if got := versionSupported(test.chart, test.manager); got != test.want {
-			t.Errorf("versionSupported(%q, %q) = %t, want %t", test.chart, test.manager, got, test.want)
+		f := healthy(func(f *conditions.Findings) {
+			f.Set.Labels = map[string]string{v1alpha1.LabelVersion: test.chart}
+		})
+		c := meta.FindStatusCondition(f.Status(test.manager).Conditions, v1alpha1.ConditionVersionSupported)
+		if got := string(c.Status) + "/" + c.Reason; got != test.want {
+			t.Errorf("chart %q and manager %q: %s, want %s", test.chart, test.manager, got, test.want)
 		}
 	}
 }
@@ -199,7 +205,7 @@ func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
 		"a new runner set":           {places: true, most: new(40), want: new(40), kept: former},
 		"between two runner sets":    {places: true, noRunnerSet: true, kept: former},
 	} {
-		status := healthy(func(f *Findings) {
+		status := healthy(func(f *conditions.Findings) {
 			f.Set.Status.Placement = former
 			f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Status.Capacity,
 				f.RunnerSets[0].Status.Placement = test.most,

@@ -1,4 +1,4 @@
-package scaleset
+package scaleset_test
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // severalSecrets refuses the Secret called refused, and reaches nothing with the others.
-type severalSecrets struct{ Connections }
+type severalSecrets struct{ scaleset.Connections }
 
-func (severalSecrets) GitHub(_ context.Context, reference credentials.Reference) (GitHub, error) {
+func (severalSecrets) GitHub(_ context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
 	if reference.GitHubConfigSecret == "refused" {
 		return nil, actions.ErrUnauthorized
 	}
@@ -25,8 +26,8 @@ func TestFailureOfSeveralReferences(t *testing.T) {
 		return credentials.Reference{Namespace: "arc-runners", GitHubConfigURL: address, GitHubConfigSecret: secret}
 	}
 	for first, want := range map[string]error{"refused": actions.ErrUnauthorized, "other": nil} {
-		_, err := DeleteAll(t.Context(), severalSecrets{},
-			[]Target{{References: []credentials.Reference{reference(first), reference("third")}}})
+		_, err := scaleset.DeleteAll(t.Context(), severalSecrets{},
+			[]scaleset.Target{{References: []credentials.Reference{reference(first), reference("third")}}})
 		if _, network := errors.AsType[*actions.NetworkError](err); (want != nil && !errors.Is(err, want)) ||
 			(want == nil && !network) {
 			t.Errorf("%s: %v", first, err)

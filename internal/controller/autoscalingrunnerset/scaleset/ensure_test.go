@@ -1,9 +1,11 @@
-package scaleset
+package scaleset_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // Sets that an earlier version let have any number of labels are read in linear time: eight times as many labels take
@@ -25,16 +29,24 @@ func TestManyLabelsAreReadInLinearTime(t *testing.T) {
 			set.Spec.RunnerScaleSetLabels = append(set.Spec.RunnerScaleSetLabels, fmt.Sprint("label-", i),
 				fmt.Sprint("LABEL-", i))
 		}
+		names := []string{"set"} // GitHub has one of each spelling
+		for i := range count {
+			names = append(names, fmt.Sprint("label-", i))
+		}
+		github := having(labelled(4, "set", 1, names...))
+		github.Silence = 0
 		return func() time.Duration {
 			started := time.Now()
-			desired, err := DesiredOf(set)
+			desired, err := scaleset.DesiredOf(set)
 			if err != nil || len(desired.Labels) != count+1 { // one of each spelling, and the name
 				t.Fatalf("%d labels, %v", len(desired.Labels), err)
 			}
-			if !sameLabels(desired.body(1), desired.Labels) {
-				t.Fatal("the labels differ from themselves")
+			_, err = ensure(t, github, desired, 4, scaleset.Result{})
+			took := time.Since(started)
+			if calls := github.Made(); err != nil || !slices.Equal(calls, []string{"get"}) {
+				t.Fatalf("calls %v, error %v: the labels differ from themselves", calls, err)
 			}
-			return time.Since(started)
+			return took
 		}
 	}
 	readFew, readMany := read(2500), read(20_000)
@@ -56,8 +68,24 @@ func TestWhichFailedCreationsMayHaveBeenCarriedOut(t *testing.T) {
 		&actions.Error{StatusCode: http.StatusBadGateway}:                               true,
 		refused: false,
 	} {
-		if got := mayBeCarriedOut(err); got != want {
-			t.Errorf("%v: %t, want %t", err, got, want)
+		failing := noCreation{having().At(address), err}
+		desired := scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}
+		got, failure := scaleset.Ensure(
+			t.Context(), connected{github: failing}, request(desired, 0, scaleset.Name{}), scaleset.Result{})
+		if !errors.Is(failure, err) || got.MayExist != want {
+			t.Errorf("%v: %t, want %t (%v)", err, got.MayExist, want, failure)
 		}
 	}
+}
+
+// noCreation is a GitHub that creates no scale set.
+type noCreation struct {
+	controllertest.ScaleSetsAt
+	failure error
+}
+
+func (n noCreation) CreateRunnerScaleSet(
+	context.Context, *actions.RunnerScaleSet,
+) (*actions.RunnerScaleSet, error) {
+	return nil, n.failure
 }

@@ -1,4 +1,4 @@
-package scaleset
+package scaleset_test
 
 import (
 	"errors"
@@ -10,46 +10,48 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func TestScaleSetSyncWithoutReadByID(t *testing.T) {
-	basic := Desired{URL: address, Name: "set", Labels: []string{"set"}}
-	inGroup := Desired{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
-	here, renamed, inLarge := Name{"Default", "set"}, Name{"Default", "old"}, Name{"large", "set"}
+	basic := scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}
+	inGroup := scaleset.Desired{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
+	here, renamed, inLarge := scaleset.Name{"Default", "set"}, scaleset.Name{"Default", "old"}, scaleset.Name{"large", "set"}
 	there := labelled(4, "set", 1, "set")
 	for name, test := range map[string]struct {
-		desired Desired
-		knownAs []Name
+		desired scaleset.Desired
+		knownAs []scaleset.Name
 		there   []actions.RunnerScaleSet
 		calls   []string
 		want    actions.RunnerScaleSet
 	}{
-		"unchanged":               {basic, []Name{here}, []actions.RunnerScaleSet{there}, []string{"get", "find"}, there},
-		"renamed":                 {basic, []Name{renamed}, []actions.RunnerScaleSet{labelled(4, "old", 1, "set")}, []string{"get", "find", "update"}, there},
-		"into a group":            {inGroup, []Name{here}, []actions.RunnerScaleSet{there}, []string{"get", "find", "group", "update"}, labelled(4, "set", 2, "set")},
-		"out of a group":          {basic, []Name{inLarge}, []actions.RunnerScaleSet{labelled(4, "set", 2, "set")}, []string{"get", "group", "find", "update"}, there},
-		"out of a group now gone": {basic, []Name{{"gone", "set"}}, []actions.RunnerScaleSet{there}, []string{"get", "group", "find"}, there},
-		"other labels":            {basic, []Name{here}, []actions.RunnerScaleSet{labelled(4, "set", 1, "linux")}, []string{"get", "find", "update"}, there},
-		"renamed without answer":  {basic, []Name{renamed, {"", "new"}}, []actions.RunnerScaleSet{labelled(4, "new", 1, "set")}, []string{"get", "find", "find", "update"}, there},
-		"gone":                    {basic, []Name{renamed}, nil, []string{"get", "find", "find", "create"}, labelled(9, "set", 1, "set")},
-		"gone, name taken":        {basic, []Name{renamed}, []actions.RunnerScaleSet{labelled(5, "old", 1, "old")}, []string{"get", "find", "find", "create"}, labelled(9, "set", 1, "set")},
+		"unchanged":               {basic, []scaleset.Name{here}, []actions.RunnerScaleSet{there}, []string{"get", "find"}, there},
+		"renamed":                 {basic, []scaleset.Name{renamed}, []actions.RunnerScaleSet{labelled(4, "old", 1, "set")}, []string{"get", "find", "update"}, there},
+		"into a group":            {inGroup, []scaleset.Name{here}, []actions.RunnerScaleSet{there}, []string{"get", "find", "group", "update"}, labelled(4, "set", 2, "set")},
+		"out of a group":          {basic, []scaleset.Name{inLarge}, []actions.RunnerScaleSet{labelled(4, "set", 2, "set")}, []string{"get", "group", "find", "update"}, there},
+		"out of a group now gone": {basic, []scaleset.Name{{"gone", "set"}}, []actions.RunnerScaleSet{there}, []string{"get", "group", "find"}, there},
+		"other labels":            {basic, []scaleset.Name{here}, []actions.RunnerScaleSet{labelled(4, "set", 1, "linux")}, []string{"get", "find", "update"}, there},
+		"renamed without answer":  {basic, []scaleset.Name{renamed, {"", "new"}}, []actions.RunnerScaleSet{labelled(4, "new", 1, "set")}, []string{"get", "find", "find", "update"}, there},
+		"gone":                    {basic, []scaleset.Name{renamed}, nil, []string{"get", "find", "find", "create"}, labelled(9, "set", 1, "set")},
+		"gone, name taken":        {basic, []scaleset.Name{renamed}, []actions.RunnerScaleSet{labelled(5, "old", 1, "old")}, []string{"get", "find", "find", "create"}, labelled(9, "set", 1, "set")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			github := controllertest.NewScaleSets()
-			github.NextID, github.LacksReadByID = 9, http.StatusMethodNotAllowed
-			github.Sets[address] = map[int]actions.RunnerScaleSet{}
-			for _, set := range test.there {
-				github.Sets[address][set.ID] = set
+			github := having(test.there...)
+			github.LacksReadByID = http.StatusMethodNotAllowed
+			asked := request(test.desired, 4, test.knownAs[0]) // as it is registered
+			var last scaleset.Result
+			for _, name := range test.knownAs[1:] { // as it was last asked for, without an answer
+				last.Desired = scaleset.Desired{URL: address, Group: name.Group, Name: name.Name}
 			}
-			got, err := (&sync{mayCreate: true, github: github.At(address), desired: test.desired, id: 4,
-				knownAs: test.knownAs}).run(t.Context())
+			result, err := scaleset.Ensure(t.Context(), connected{github: github.At(address)}, asked, last)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.calls, github.Made()); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
+			got := result.Set
 			got.RunnerGroupName = ""
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("scale set (-want +got):\n%s", diff)
@@ -91,10 +93,10 @@ func TestOutageOfReadByIDAsksNothingElse(t *testing.T) {
 		&actions.Error{StatusCode: http.StatusBadGateway}} {
 		github := controllertest.NewScaleSets()
 		github.Failure = err
-		work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set"}, id: 4,
-			knownAs: []Name{{"", "set"}}}
-		if _, got := work.run(t.Context()); !errors.Is(got, err) {
-			t.Errorf("run() = %v, want %v", got, err)
+		asked := request(scaleset.Desired{URL: address, Name: "set"}, 4, scaleset.Name{Name: "set"})
+		_, got := scaleset.Ensure(t.Context(), connected{github: github.At(address)}, asked, scaleset.Result{})
+		if !errors.Is(got, err) {
+			t.Errorf("Ensure() = %v, want %v", got, err)
 		}
 		if calls := github.Made(); !slices.Equal(calls, []string{"get"}) {
 			t.Errorf("calls %v after %v", calls, err)
@@ -104,7 +106,7 @@ func TestOutageOfReadByIDAsksNothingElse(t *testing.T) {
 
 func TestRegistrationHasTheDesiredGroupWhereTheAnswerNamesNone(t *testing.T) {
 	for named, want := range map[string]string{"": "large", "Large": "Large"} {
-		result := Result{Desired: Desired{URL: address, Group: "large"},
+		result := scaleset.Result{Desired: scaleset.Desired{URL: address, Group: "large"},
 			Set: &actions.RunnerScaleSet{ID: 1, Name: "set", RunnerGroupName: named}}
 		if got := result.Registration().Group; got != want {
 			t.Errorf("group %q of an answer with %q, want %q", got, named, want)

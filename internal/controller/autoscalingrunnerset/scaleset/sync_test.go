@@ -1,9 +1,10 @@
-package scaleset
+package scaleset_test
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,32 +15,22 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
-	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 )
 
-const address = "https://github.com/my-org"
-
-func labelled(id int, name string, group int, names ...string) actions.RunnerScaleSet {
-	set := actions.RunnerScaleSet{ID: id, Name: name, RunnerGroupID: group,
-		RunnerSetting: actions.RunnerSetting{DisableUpdate: true}}
-	for _, label := range names {
-		set.Labels = append(set.Labels, actions.Label{Name: label})
-	}
-	return set
-}
-
 func TestScaleSetSync(t *testing.T) {
-	basic := Desired{URL: address, Name: "set", Labels: []string{"set"}}
-	inGroup := Desired{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
-	twoLabels := Desired{URL: address, Name: "set", Labels: []string{"set", "linux"}}
+	basic := scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}
+	inGroup := scaleset.Desired{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
+	twoLabels := scaleset.Desired{URL: address, Name: "set", Labels: []string{"set", "linux"}}
 	oneOf := labelled(4, "set", 1, "set")
 	for name, test := range map[string]struct {
-		desired    Desired
-		id         int
-		there      []actions.RunnerScaleSet
-		lastAnswer *actions.RunnerScaleSet
-		calls      []string
-		want       actions.RunnerScaleSet
+		desired scaleset.Desired
+		id      int
+		there   []actions.RunnerScaleSet
+		// GitHub keeps the first label only, and was asked before.
+		dropped bool
+		calls   []string
+		want    actions.RunnerScaleSet
 	}{
 		"created":                 {desired: basic, calls: []string{"find", "create"}, want: labelled(9, "set", 1, "set")},
 		"created in a group":      {desired: inGroup, calls: []string{"group", "find", "create"}, want: labelled(9, "set", 2, "set")},
@@ -50,27 +41,29 @@ func TestScaleSetSync(t *testing.T) {
 		"known, other group":      {desired: inGroup, id: 4, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "group", "update"}, want: labelled(4, "set", 2, "set")},
 		"known and gone":          {desired: basic, id: 4, calls: []string{"get", "find", "create"}, want: labelled(9, "set", 1, "set")},
 		"gone, another there":     {desired: basic, id: 3, there: []actions.RunnerScaleSet{oneOf}, calls: []string{"get", "find"}, want: oneOf},
-		"labels dropped before":   {desired: twoLabels, id: 4, there: []actions.RunnerScaleSet{oneOf}, lastAnswer: &oneOf, calls: []string{"get"}, want: oneOf},
+		"labels dropped before":   {desired: twoLabels, id: 4, there: []actions.RunnerScaleSet{oneOf}, dropped: true, calls: []string{"get"}, want: oneOf},
 		"update not disabled": {desired: basic, id: 4,
 			there: []actions.RunnerScaleSet{{ID: 4, Name: "set", RunnerGroupID: 1, Labels: oneOf.Labels}},
 			calls: []string{"get", "update"}, want: oneOf},
 	} {
 		t.Run(name, func(t *testing.T) {
-			github := controllertest.NewScaleSets()
-			github.NextID = 9
-			github.Sets[address] = map[int]actions.RunnerScaleSet{}
-			for _, set := range test.there {
-				github.Sets[address][set.ID] = set
+			github, last := having(test.there...), scaleset.Result{}
+			if test.dropped {
+				github.SingleLabel = true
+				before, err := ensure(t, github, test.desired, test.id, last)
+				if calls := github.Made(); err != nil || !slices.Contains(calls, "update") {
+					t.Fatalf("before: calls %v, error %v", calls, err)
+				}
+				last = before
 			}
-			work := sync{mayCreate: true, github: github.At(address), desired: test.desired, id: test.id,
-				lastAnswer: test.lastAnswer}
-			got, err := work.run(t.Context())
+			result, err := ensure(t, github, test.desired, test.id, last)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.calls, github.Made()); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
+			got := result.Set
 			got.RunnerGroupName = ""
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("scale set (-want +got):\n%s", diff)
@@ -80,16 +73,15 @@ func TestScaleSetSync(t *testing.T) {
 }
 
 func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
-	github := controllertest.NewScaleSets()
-	github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "other")}
-	work := sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set", Labels: []string{"set"}},
-		holders: ledger.Holders{{
-			Key:          types.NamespacedName{Namespace: "elsewhere", Name: "set"},
-			Registration: v1alpha1.ScaleSetRegistration{ID: 4},
-		}}}
-	_, err := work.run(t.Context())
-	if inUse, ok := errors.AsType[*InUseError](err); !ok || inUse.Owner != "elsewhere/set" {
-		t.Errorf("run() = %v, want *InUseError", err)
+	github := having(labelled(4, "set", 1, "other"))
+	asked := request(scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}, 0, scaleset.Name{})
+	asked.Holders = ledger.Holders{{
+		Key:          types.NamespacedName{Namespace: "elsewhere", Name: "set"},
+		Registration: v1alpha1.ScaleSetRegistration{ID: 4},
+	}}
+	_, err := scaleset.Ensure(t.Context(), connected{github: github.At(address)}, asked, scaleset.Result{})
+	if inUse, ok := errors.AsType[*scaleset.InUseError](err); !ok || inUse.Owner != "elsewhere/set" {
+		t.Errorf("Ensure() = %v, want *InUseError", err)
 	}
 	if diff := cmp.Diff([]string{"find"}, github.Made()); diff != "" {
 		t.Errorf("another's scale set was changed (-want +got):\n%s", diff)
@@ -98,11 +90,11 @@ func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 
 // TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords: they may be the only hint at what is wrong.
 func TestScaleSetThatExistsAndIsNotFoundIsToldInGitHubsWords(t *testing.T) {
-	github := controllertest.NewScaleSets()
+	github := having()
 	github.Hidden = true
-	_, err := (&sync{mayCreate: true, github: github.At(address), desired: Desired{Name: "set"}}).run(t.Context())
+	_, err := ensure(t, github, scaleset.Desired{URL: address, Name: "set"}, 0, scaleset.Result{})
 	if !errors.Is(err, actions.ErrScaleSetExists) || !strings.Contains(err.Error(), "there is none of that name") {
-		t.Errorf("run() = %v, want GitHub's refusal", err)
+		t.Errorf("Ensure() = %v, want GitHub's refusal", err)
 	}
 }
 
@@ -111,8 +103,8 @@ func TestDesiredScaleSet(t *testing.T) {
 		Spec: v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: address}}
 	set.Spec.GitHubConfigUrl, set.Spec.RunnerScaleSetName = address+"/", "ci"
 	set.Spec.RunnerScaleSetLabels = []string{"linux", "ci", "linux", "Linux", "CI"}
-	got, err := DesiredOf(set)
-	want := Desired{URL: address, Name: "ci", Labels: []string{"ci", "linux"}}
+	got, err := scaleset.DesiredOf(set)
+	want := scaleset.Desired{URL: address, Name: "ci", Labels: []string{"ci", "linux"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("DesiredOf() (-want +got), error %v:\n%s", err, diff)
 	}
@@ -125,30 +117,28 @@ func TestScaleSetSyncConverges(t *testing.T) {
 	words := []string{"set", "Set", "other", "linux", "arm64"}
 	pick := func() string { return words[random.IntN(len(words))] }
 	for i := range 2000 {
-		github := controllertest.NewScaleSets()
+		github := having()
 		github.Silence = 0 // no pass could be ahead of an answer here, and there are many calls
-		github.Sets[address] = map[int]actions.RunnerScaleSet{}
 		for id := range random.IntN(3) {
-			github.Sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), pick())
+			labels := []string{pick(), "gpu"}[:1+random.IntN(2)]
+			github.Sets[address][id+1] = labelled(id+1, fmt.Sprintf("%s-%d", pick(), id), 1+random.IntN(2), labels...)
 		}
-		github.NextID = 10
-		desired := Desired{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set",
+		desired := scaleset.Desired{URL: address, Group: []string{"", "large", "default"}[random.IntN(3)], Name: "set",
 			Labels: []string{"set", pick()}}
 		if desired.Labels[1] == "set" || desired.Labels[1] == "Set" {
 			desired.Labels = desired.Labels[:1]
 		}
-		first, err := (&sync{mayCreate: true, github: github.At(address), desired: desired,
-			id: random.IntN(4)}).run(t.Context())
+		result, err := ensure(t, github, desired, random.IntN(4), scaleset.Result{})
 		if err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
+		first := result.Set
 		if !sameLabels(first, desired.Labels) || !strings.EqualFold(first.Name, "set") ||
 			!first.RunnerSetting.DisableUpdate {
 			t.Fatalf("seed %d, round %d: %+v is not %+v", seed, i, first, desired)
 		}
 		github.Made()
-		if _, err := (&sync{mayCreate: true, github: github.At(address), desired: desired,
-			id: first.ID}).run(t.Context()); err != nil {
+		if _, err := ensure(t, github, desired, first.ID, scaleset.Result{}); err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, i, err)
 		}
 		if diff := cmp.Diff([]string{"get"}, github.Made()); diff != "" {

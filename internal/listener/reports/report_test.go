@@ -1,14 +1,17 @@
-package reports
+package reports_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/reports"
 )
 
 // A report brings GitHub's times of the job's wait, but none that the API server would refuse, and the job's start with
@@ -33,10 +36,35 @@ func TestReportsHaveTheTimesOfTheWait(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			job := actions.JobStarted{RunnerName: "runner"}
 			job.QueueTime, job.ScaleSetAssignTime, job.RunnerAssignTime = test.queued, test.assigned, test.started
-			reports := Of(&actions.Message{JobsStarted: []actions.JobStarted{job}}, 1, queued)
-			if diff := cmp.Diff(test.want, reports[0].Status.Phases); diff != "" {
+			got := reports.Of(&actions.Message{JobsStarted: []actions.JobStarted{job}}, 1, queued)
+			if diff := cmp.Diff(test.want, got[0].Status.Phases); diff != "" {
 				t.Errorf("phases (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Each text has 1 KiB at most, because all of them end up in annotations.
+func TestTextsAboutJobsAreCutAndPrintable(t *testing.T) {
+	const most = 1024
+	long := strings.Repeat("ä", most)
+	message := &actions.Message{JobsStarted: []actions.JobStarted{{
+		RunnerName: "a", JobMessageBase: actions.JobMessageBase{
+			JobDisplayName: long,
+			JobID:          "job",
+			OwnerName:      "my",
+			RepositoryName: "repo",
+			JobWorkflowRef: "my/repo/\x1b[2J\u202e\n.yml@main",
+		},
+	}}}
+	got := reports.Of(message, 1, time.Unix(1, 0))[0].Status
+	if got.JobID != "job" || got.JobRepositoryName != "my/repo" {
+		t.Errorf("short texts became %q and %q", got.JobID, got.JobRepositoryName)
+	}
+	if got.JobWorkflowRef != "my/repo/ [2J  .yml@main" {
+		t.Errorf("what a terminal would take for a command became %q", got.JobWorkflowRef)
+	}
+	if name := got.JobDisplayName; len(name) > most || len(name) < most-3 || !utf8.ValidString(name) {
+		t.Errorf("the name has %d bytes, valid: %t", len(name), utf8.ValidString(name))
 	}
 }

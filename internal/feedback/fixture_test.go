@@ -1,4 +1,4 @@
-package feedback
+package feedback_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package feedback
+package feedback_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
+	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -20,25 +21,25 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type set struct {
 	*testing.T
 	github *run
-	policy Policy
-	lost   []*Lost
-	beside []*Lost        // on runners of other sets
-	told   map[string]int // final verdicts by runner
+	policy feedback.Policy
+	lost   []*feedback.Lost
+	beside []*feedback.Lost // on runners of other sets
+	told   map[string]int   // final verdicts by runner
 	// killed, unless it is nil, tells whether the manager dies before the next write.
 	killed func() bool
 }
 
 func newSet(t *testing.T, github *run, runners ...string) *set {
 	s := &set{T: t, github: github, told: map[string]int{},
-		policy: Policy{MaxAttempts: 1, Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
+		policy: feedback.Policy{MaxAttempts: 1, Causes: []v1alpha1.LostCause{v1alpha1.LostCauseEvicted}}}
 	for _, runner := range runners {
-		s.lost = append(s.lost, &Lost{Runner: runner, Cause: v1alpha1.LostCauseEvicted, At: epoch,
-			Run: Run{Repository: "acme/app", ID: 7}})
+		s.lost = append(s.lost, &feedback.Lost{Runner: runner, Cause: v1alpha1.LostCauseEvicted, At: epoch,
+			Run: feedback.Run{Repository: "acme/app", ID: 7}})
 	}
 	return s
 }
 
-func (s *set) write(verdicts []Verdict) {
+func (s *set) write(verdicts []feedback.Verdict) {
 	for _, v := range verdicts {
 		if s.killed != nil && s.killed() {
 			return
@@ -56,7 +57,7 @@ func (s *set) write(verdicts []Verdict) {
 	}
 }
 
-func (s *set) undecided() (undecided []*Lost) {
+func (s *set) undecided() (undecided []*feedback.Lost) {
 	for _, l := range s.lost {
 		if l.Undecided() {
 			undecided = append(undecided, l)
@@ -75,10 +76,10 @@ func (s *set) step() {
 		if len(s.undecided()) == 0 {
 			return
 		}
-		seen, err := Visit(s.Context(), rest.New(s.github), &Budget{}, s.lost[0].Run, s.lost)
+		seen, err := feedback.Visit(s.Context(), rest.New(s.github), &feedback.Budget{}, s.lost[0].Run, s.lost)
 		if err != nil {
-			if IsFinal(err) {
-				s.write(GiveUp(s.lost, err))
+			if feedback.IsFinal(err) {
+				s.write(feedback.GiveUp(s.lost, err))
 			}
 			return
 		}
@@ -305,8 +306,8 @@ func TestARateLimitOrALostAnswerIsNoEnd(t *testing.T) {
 func TestAtMostAHundredWait(t *testing.T) {
 	s := newSet(t, newRun(epoch, other("in_progress", "")))
 	for i := range 120 {
-		s.lost = append(s.lost, &Lost{Runner: fmt.Sprint(i), Cause: v1alpha1.LostCauseEvicted, At: epoch,
-			Run: Run{Repository: "acme/app", ID: int64(i + 1)}})
+		s.lost = append(s.lost, &feedback.Lost{Runner: fmt.Sprint(i), Cause: v1alpha1.LostCauseEvicted, At: epoch,
+			Run: feedback.Run{Repository: "acme/app", ID: int64(i + 1)}})
 	}
 	if given := s.policy.Screen(s.lost, epoch); len(given) != 20 || given[0].Lost.Runner != "100" {
 		t.Errorf("%d are given up, want the last 20", len(given))
