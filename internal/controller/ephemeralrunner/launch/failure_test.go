@@ -1,11 +1,11 @@
-package launch
+package launch_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,10 +13,31 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-var errGitHubAway = errors.New("GitHub is away")
+// notRegistered returns why a runner is not registered, if there is no client for GitHub because of the error, and if
+// GitHub answers with it.
+func notRegistered(t *testing.T, err error) (failures []*rules.Failure) {
+	t.Helper()
+	for _, answer := range []github{{noClient: err}, {refuse: err}} {
+		controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
+			memory := &launch.Memory{}
+			newLauncher(created{}, &answer, workers).Launch(&v1alpha1.AutoscalingRunnerSet{}, newRunner(), 0, memory)
+			synctest.Wait()
+			progress, _ := memory.Launched()
+			if progress.Failure == nil {
+				t.Fatalf("the runner is launched in spite of %q", err)
+			}
+			failures = append(failures, progress.Failure)
+		})
+	}
+	return failures
+}
 
 // Whoever reads why a runner waits also reads what happens next.
 func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
@@ -42,9 +63,11 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 		"says until when": {&actions.RateLimitedError{Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}, ""},
 	} {
 		wrapped := fmt.Errorf("register: %w", test.err)
-		next, is := strings.CutPrefix(notRegistered(wrapped).Message, wrapped.Error())
-		if !is || !strings.HasPrefix(next, test.next) || (test.next == "") != (next == "") {
-			t.Errorf("%s: %q is added to the error's text, want %q", name, next, test.next)
+		for _, failure := range notRegistered(t, wrapped) {
+			next, is := strings.CutPrefix(failure.Message, wrapped.Error())
+			if !is || !strings.HasPrefix(next, test.next) || (test.next == "") != (next == "") {
+				t.Errorf("%s: %q is added to the error's text, want %q", name, next, test.next)
+			}
 		}
 	}
 }
@@ -69,15 +92,22 @@ func TestTheReasonOfARunnerThatIsNotRegistered(t *testing.T) {
 		"an error of GitHub":   {&actions.Error{StatusCode: http.StatusBadGateway}, v1alpha1.ReasonRegistrationFailed},
 		"anything else":        {errGitHubAway, v1alpha1.ReasonRegistrationFailed},
 	} {
-		if got := notRegistered(fmt.Errorf("register: %w", test.err)).Reason; got != test.reason {
-			t.Errorf("%s: reason %s, want %s", name, got, test.reason)
+		for _, failure := range notRegistered(t, fmt.Errorf("register: %w", test.err)) {
+			if failure.Reason != test.reason {
+				t.Errorf("%s: reason %s, want %s", name, failure.Reason, test.reason)
+			}
 		}
 	}
 }
 
 // A removal may have been the last attempt, so the message of its failure does not promise another.
 func TestARemovalThatFailedPromisesNothing(t *testing.T) {
-	if got := notRemoved(errGitHubAway).Error(); strings.Contains(got, "tried again") {
-		t.Errorf("%q promises another try", got)
-	}
+	inBubble(t, func(f *fixture) {
+		f.Deregister(newRunner(), 42, true, f.memory)
+		synctest.Wait()
+		got := f.memory.Removal().Failure
+		if got == nil || strings.Contains(got.Message, "tried again") {
+			t.Errorf("%v, want a failure that promises no other try", got)
+		}
+	})
 }

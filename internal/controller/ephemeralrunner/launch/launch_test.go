@@ -1,88 +1,36 @@
-package launch
+package launch_test
 
 import (
-	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-const (
-	namespace = "arc-runners"
-	name      = "set-runner-abcde"
-)
-
-// newRunner returns a runner as its set creates it.
-func newRunner(change ...func(*v1alpha1.EphemeralRunner)) *v1alpha1.EphemeralRunner {
-	runner := &v1alpha1.EphemeralRunner{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: "runner-uid",
-			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: namespace,
-				"team": "build"},
-		},
-		Spec: v1alpha1.EphemeralRunnerSpec{
-			RunnerScaleSetID: 5,
-			PodSpec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName,
-				Image: "runner:1"}}},
-		},
-	}
-	for _, c := range change {
-		c(runner)
-	}
-	return runner
+// fromSecret returns a variable whose value is in a Secret.
+func fromSecret(name, secret, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key,
+	}}}
 }
 
-var anyRule = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
-
-// restartAll restarts the runner container as well.
-var restartAll = corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestartAllContainers}
-
-// wholeRunner uses everything that affects pod and Secret, and tries to override our labels and annotations.
-func wholeRunner(r *v1alpha1.EphemeralRunner) {
-	r.Annotations = map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "runner's"}
-	r.Spec.PodMetadata = metav1.ObjectMeta{
-		Labels:      map[string]string{"team": "test", v1alpha1.LabelScaleSetName: "other", v1alpha1.LabelRunner: "no"},
-		Annotations: map[string]string{"note": "template's", v1alpha1.AnnotationRunnerID: "1"},
-	}
-	r.Spec.EphemeralRunnerConfigSecretMetadata = &v1alpha1.ResourceMeta{
-		Labels:      map[string]string{"a": "b", v1alpha1.LabelScaleSetName: "other"},
-		Annotations: map[string]string{"c": "d"},
-	}
-	r.Spec.Proxy = &v1alpha1.ProxyConfig{
-		HTTP: &v1alpha1.ProxyServerConfig{Url: "http://proxy"}, HTTPS: &v1alpha1.ProxyServerConfig{Url: "http://proxy"},
-		NoProxy: []string{"internal"},
-	}
-	r.Spec.ProxySecretRef = "proxy"
-	r.Spec.PodSpec = corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyAlways,
-		Containers: []corev1.Container{
-			{Name: "dind", Image: "docker:dind", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule, restartAll}},
-			{
-				Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work",
-				Env:                []corev1.EnvVar{{Name: "MINE", Value: "1"}},
-				RestartPolicy:      new(corev1.ContainerRestartPolicyOnFailure),
-				RestartPolicyRules: []corev1.ContainerRestartRule{anyRule},
-			},
-		},
-	}
-}
-
-func ownerOfRunner() []metav1.OwnerReference {
-	return []metav1.OwnerReference{{
-		APIVersion: "actions.github.com/v1alpha1", Kind: "EphemeralRunner", Name: name, UID: "runner-uid",
-		Controller: new(true),
-	}}
-}
+// asStored leaves out what the API server adds.
+var asStored = cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion")
 
 func TestNewPod(t *testing.T) {
 	runner := newRunner(wholeRunner)
+	runner.CreationTimestamp = metav1.Unix(946_684_790, 0)
 	before := runner.DeepCopy()
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -92,7 +40,8 @@ func TestNewPod(t *testing.T) {
 				v1alpha1.LabelRunner: "True",
 			},
 			Annotations: map[string]string{v1alpha1.AnnotationPatchID: "3", "note": "template's",
-				v1alpha1.AnnotationRunnerID: "42"},
+				v1alpha1.AnnotationRunnerID: "42",
+				v1alpha1.AnnotationPhases:   "created=946684790 registered=946684800"},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
@@ -110,9 +59,11 @@ func TestNewPod(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, newPod(runner, 42, "1.2.3")); diff != "" {
-		t.Errorf("pod (-want +got):\n%s", diff)
-	}
+	inBubble(t, func(f *fixture) {
+		if diff := cmp.Diff(want, f.launched(runner), asStored); diff != "" {
+			t.Errorf("pod (-want +got):\n%s", diff)
+		}
+	})
 	if diff := cmp.Diff(before, runner); diff != "" {
 		t.Errorf("the runner was changed:\n%s", diff)
 	}
@@ -127,9 +78,11 @@ func TestPodOfARunnerWithoutLabelsIsSeen(t *testing.T) {
 		v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: runner.Name,
 		v1alpha1.LabelScaleSetNamespace: runner.Namespace,
 	}
-	if diff := cmp.Diff(want, newPod(runner, 1, "1.2.3").Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	inBubble(t, func(f *fixture) {
+		if diff := cmp.Diff(want, f.launched(runner).Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestNewSecret(t *testing.T) {
@@ -144,58 +97,84 @@ func TestNewSecret(t *testing.T) {
 			"jitToken": []byte("config"), "runnerName": []byte(name), "runnerId": []byte("42"), "scaleSetId": []byte("5"),
 		},
 	}
-	got := newSecret(newRunner(wholeRunner), &registration{id: 42, config: "config"})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Secret (-want +got):\n%s", diff)
-	}
+	inBubble(t, func(f *fixture) {
+		f.launched(newRunner(wholeRunner))
+		got := &corev1.Secret{}
+		if !controllertest.Read(t, f.api, client.ObjectKey{Namespace: namespace, Name: name}, got) {
+			t.Fatal("there is no Secret")
+		}
+		if diff := cmp.Diff(want, got, asStored); diff != "" {
+			t.Errorf("Secret (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestOnlyConfiguredProxiesReachTheRunner(t *testing.T) {
 	runner := newRunner(wholeRunner,
 		func(r *v1alpha1.EphemeralRunner) { r.Spec.Proxy = &v1alpha1.ProxyConfig{NoProxy: []string{"x"}} })
-	env := runnerEnv(runner, "1")
-	if last := env[len(env)-1].Name; len(env) != 4 || last != "no_proxy" {
-		t.Errorf("environment %v, want the three of every runner and no_proxy", env)
-	}
+	inBubble(t, func(f *fixture) {
+		env := f.launched(runner).Spec.Containers[1].Env
+		if last := env[len(env)-1].Name; len(env) != 1+4 || last != "no_proxy" {
+			t.Errorf("environment %v, want the template's, the three of every runner, and no_proxy", env)
+		}
+	})
 }
 
-func TestWorkFolderIsTheRunnerContainers(t *testing.T) {
-	if got := workFolder(&newRunner(wholeRunner).Spec.PodSpec); got != "/work" {
-		t.Errorf("work folder %q", got)
-	}
+// A runner is registered in its scale set, under its name, with the working directory of its container as work folder.
+func TestRegistrationOfARunner(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.launched(newRunner(wholeRunner))
+		want := []actions.JITConfigRequest{{Name: name, WorkFolder: "/work"}}
+		if diff := cmp.Diff(want, f.github.asked); diff != "" || f.github.scaleSet != 5 {
+			t.Errorf("asked for in scale set %d (-want +got):\n%s", f.github.scaleSet, diff)
+		}
+	})
 }
 
 // The pod was created, but the answer was lost: it is found, and not mistaken for somebody else's.
 func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
-	runner := newRunner()
-	pod := newPod(runner, 42, "1")
-	pod.Finalizers = []string{"test/keep"}
-	api := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(pod).Build()
-	l := New(Options{Reader: api})
-	if err := l.checkExistingPod(t.Context(), runner); err != nil {
-		t.Errorf("own pod: %v", err)
-	}
-	if err := api.Delete(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	err := l.checkExistingPod(t.Context(), runner)
-	if refusal, ok := errors.AsType[*rules.Failure](err); !ok || refusal.Kind != rules.Temporary {
-		t.Errorf("own pod that is being deleted: %v, want to wait", err)
-	}
+	inBubble(t, func(f *fixture) {
+		runner := newRunner()
+		f.lost = true
+		if progress := f.launch(runner, 0); progress.Failure == nil {
+			t.Fatal("a pod is created without an answer")
+		}
+		f.lost = false
+		if progress := f.launch(runner, 42); progress.Failure != nil || len(f.github.asked) != 1 {
+			t.Errorf("own pod: %v, %d registrations", progress.Failure, len(f.github.asked))
+		}
+		pod := f.pod()
+		pod.Finalizers = []string{"test/keep"}
+		if err := f.api.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.api.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		refusal := f.launch(runner, 42).Failure
+		if refusal == nil || refusal.Kind != rules.Temporary || refusal.Reason != v1alpha1.ReasonPodTerminating {
+			t.Errorf("own pod that is being deleted: %v, want to wait", refusal)
+		}
+	})
 }
 
-// Each runner's launch allocates about half as often as these budgets allow on any machine.
+// A launch makes 87 allocations, and the pod takes 20 of them: each budget is less than twice that.
 func TestAllocationsOfALaunch(t *testing.T) {
-	runner, registered := newRunner(), &registration{id: 7, config: string(make([]byte, 2000))}
-	for name, test := range map[string]struct {
-		do     func()
-		budget float64
-	}{
-		"newPod":    {func() { newPod(runner, 7, "dev") }, 60},
-		"newSecret": {func() { newSecret(runner, registered) }, 30},
-	} {
-		if got := testing.AllocsPerRun(100, test.do); got > test.budget {
-			t.Errorf("%s allocates %.0f times, budget %.0f", name, got, test.budget)
+	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
+		runner, set, l := newRunner(), &v1alpha1.AutoscalingRunnerSet{}, newLauncher(created{}, &github{}, workers)
+		for name, test := range map[string]struct {
+			do     func()
+			budget float64
+		}{
+			"pod": {func() { launch.SamplePod(runner, "dev") }, 39},
+			"launch": {func() {
+				l.Launch(set, runner, 0, &launch.Memory{})
+				synctest.Wait()
+			}, 120},
+		} {
+			if got := testing.AllocsPerRun(100, test.do); got > test.budget {
+				t.Errorf("%s allocates %.0f times, budget %.0f", name, got, test.budget)
+			}
 		}
-	}
+	})
 }

@@ -1,9 +1,11 @@
-package creations
+package creations_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
@@ -27,12 +31,31 @@ var (
 
 var errExists = apierrors.NewAlreadyExists(runnersGroup, "")
 
+// How long things take: pauses after failed creations, the longest of them while the API server gives no answer; how
+// long a runner may stay unseen, and the time between two lists of the runners that exist.
+const (
+	firstCreateBackoff, longestCreateBackoff = time.Second, time.Minute
+	longestAwayBackoff                       = 10 * time.Second
+	expectationTimeout, listInterval         = time.Minute, 30 * time.Second
+)
+
 // newCreations returns the creations of a set in which the given names got no answer.
-func newCreations(unanswered ...string) *Memory {
-	c := New(clocktesting.NewFakePassiveClock(start))
-	c.unanswered = unanswered
+func newCreations(clk clock.PassiveClock, unanswered ...string) *creations.Memory {
+	c := creations.New(clk)
+	tries := c.Begin(len(unanswered), nil, func() string {
+		name := unanswered[0]
+		unanswered = unanswered[1:]
+		return name
+	})
+	for _, try := range tries {
+		try.Asked, try.Err = true, errNoAnswer
+	}
+	c.End(tries)
 	return c
 }
+
+// atStart is a clock that stands still.
+var atStart = clocktesting.NewFakePassiveClock(start)
 
 // namespaceTerminates returns the answer to a creation in a namespace that is being deleted.
 func namespaceTerminates() error {
@@ -58,7 +81,7 @@ func TestAnswersToCreations(t *testing.T) {
 		"never asked for":      {false, nil, not, perhaps},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCreations("repeated")
+			c := newCreations(atStart, "repeated")
 			tries := c.Begin(2, nil, func() string { return "new" })
 			for _, try := range tries {
 				try.Asked, try.Err = test.asked, test.err
@@ -68,7 +91,8 @@ func TestAnswersToCreations(t *testing.T) {
 			for name := range c.Pending() {
 				got[name] = certainly
 			}
-			for _, name := range c.unanswered {
+			uncertain, _ := c.Uncertain()
+			for _, name := range uncertain {
 				got[name] = perhaps
 			}
 			if diff := cmp.Diff(map[string]string{"new": test.wantFirst, "repeated": test.wantRepeated},
@@ -81,11 +105,11 @@ func TestAnswersToCreations(t *testing.T) {
 
 func TestPauseAfterFailedCreations(t *testing.T) {
 	for name, test := range map[string]struct {
-		creations *Memory
+		creations *creations.Memory
 		longest   time.Duration
 	}{
-		"refused":   {newCreations(), longestCreateBackoff},
-		"no answer": {newCreations("unanswered"), LongestAwayBackoff},
+		"refused":   {newCreations(atStart), longestCreateBackoff},
+		"no answer": {newCreations(atStart, "unanswered"), longestAwayBackoff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := test.creations
@@ -96,7 +120,7 @@ func TestPauseAfterFailedCreations(t *testing.T) {
 					!c.PausedUntil(due).IsZero() {
 					t.Errorf("failure %d: paused until %s, want %s", i+1, got, due)
 				}
-				if failing := i+1 >= failingThreshold; c.Failing() != failing {
+				if failing := i+1 >= 3; c.Failing() != failing {
 					t.Errorf("failure %d: failing %t, want %t", i+1, c.Failing(), failing)
 				}
 			}
@@ -109,29 +133,41 @@ func TestPauseAfterFailedCreations(t *testing.T) {
 
 // The next creation does not wait for it, and it is not a failure of the template.
 func TestDeletionOfTheNamespaceEndsCreations(t *testing.T) {
-	c := newCreations()
+	c := newCreations(atStart)
 	c.Settle(errOverQuota, start)
 	c.Settle(errors.Join(namespaceTerminates(), errNoAnswer), start)
-	if c.Allowed(start.Add(time.Hour)) || !c.PausedUntil(start).IsZero() || c.failures != 1 {
+	if c.Allowed(start.Add(time.Hour)) || !c.PausedUntil(start).IsZero() {
 		t.Errorf("creations %+v", c)
+	}
+	c.Settle(errOverQuota, start)
+	if due := start.Add(2 * firstCreateBackoff); !c.PausedUntil(start).Equal(due) {
+		t.Errorf("paused until %s, want %s as after the second failure", c.PausedUntil(start), due)
 	}
 }
 
 // lateCreations has runners that the watch does not show, and a clock.
 type lateCreations struct {
 	*testing.T
-	*Memory
+	*creations.Memory
 	clock *clocktesting.FakePassiveClock
 }
 
 func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
-	l := lateCreations{t, newCreations(unanswered...), clocktesting.NewFakePassiveClock(start)}
-	l.Memory.clock = l.clock
-	return l
+	clk := clocktesting.NewFakePassiveClock(start)
+	return lateCreations{t, newCreations(clk, unanswered...), clk}
+}
+
+// wantLate checks how many runners are said to exist although the watch does not show them.
+func (l lateCreations) wantLate(want int) {
+	l.Helper()
+	said := l.UnseenCondition("arc-runners").Message
+	if !l.HasUnseen() || !strings.HasPrefix(said, fmt.Sprintf("%d runners ", want)) {
+		l.Errorf("unseen: %t, %q; want %d", l.HasUnseen(), said, want)
+	}
 }
 
 // wantUnseen observes the given runners and checks how many others are unseen.
-func (l lateCreations) wantUnseen(want Unseen, seen ...*roster.Runner) {
+func (l lateCreations) wantUnseen(want creations.Unseen, seen ...*roster.Runner) {
 	l.Helper()
 	l.Observe(seen)
 	if got := l.Unseen(l.clock.Now()); got != want {
@@ -153,42 +189,39 @@ func (l lateCreations) wantOverdue(after time.Duration, want ...string) {
 // before.
 func TestWhatIsNotRepeatedIsExpectedForAWhile(t *testing.T) {
 	c := newLateCreations(t, "a", "b", "c")
-	c.wantUnseen(Unseen{Expected: 3, Uncertain: 3})
+	c.wantUnseen(creations.Unseen{Expected: 3, Uncertain: 3})
 	c.Keep(1)
-	if !slices.Equal(c.unanswered, []string{"a"}) || !slices.Equal(c.shelved, []string{"b", "c"}) {
-		t.Fatalf("kept %v, shelved %v", c.unanswered, c.shelved)
+	if kept, shelved := c.Uncertain(); !slices.Equal(kept, []string{"a"}) ||
+		!slices.Equal(shelved, []string{"b", "c"}) {
+		t.Fatalf("kept %v, shelved %v", kept, shelved)
 	}
 	c.wantOverdue(expectationTimeout - 1)
 	c.Keep(2)
-	c.wantUnseen(Unseen{Expected: 3, Uncertain: 3})
+	c.wantUnseen(creations.Unseen{Expected: 3, Uncertain: 3})
 	c.wantOverdue(expectationTimeout, "c")
 	c.RememberListed([]string{"c"}, sets.New("a"), nil, c.clock.Now())
-	c.wantUnseen(Unseen{Expected: 2, Uncertain: 2})
-	c.wantUnseen(Unseen{Expected: 1, Uncertain: 1}, &roster.Runner{Name: "a"})
+	c.wantUnseen(creations.Unseen{Expected: 2, Uncertain: 2})
+	c.wantUnseen(creations.Unseen{Expected: 1, Uncertain: 1}, &roster.Runner{Name: "a"})
 	c.Abandon()
-	c.wantUnseen(Unseen{Expected: 1})
+	c.wantUnseen(creations.Unseen{Expected: 1})
 	c.wantOverdue(2*expectationTimeout, "b")
 }
 
 // What the API server has stays expected for another while, and is no longer uncertain.
 func TestRunnersThatExistStayExpected(t *testing.T) {
 	c := newLateCreations(t, "there", "not there")
-	c.wantUnseen(Unseen{Expected: 2, Uncertain: 2})
+	c.wantUnseen(creations.Unseen{Expected: 2, Uncertain: 2})
 	c.Keep(0)
 	c.wantOverdue(expectationTimeout, "not there", "there")
 	c.RememberListed([]string{"there", "not there"}, sets.New("there", "another"), nil, c.clock.Now())
-	c.wantUnseen(Unseen{Expected: 1})
-	if !c.HasUnseen() || !slices.Equal(c.late, []string{"there"}) {
-		t.Errorf("late are %v", c.late)
-	}
+	c.wantUnseen(creations.Unseen{Expected: 1})
+	c.wantLate(1)
 	c.wantOverdue(2*expectationTimeout - 1)
 	c.wantOverdue(2*expectationTimeout, "there")
 	c.RememberListed([]string{"there"}, sets.New("there"), nil, c.clock.Now())
-	if len(c.late) != 1 {
-		t.Errorf("late are %v", c.late)
-	}
-	if c.wantUnseen(Unseen{}, &roster.Runner{Name: "there"}); c.HasUnseen() {
-		t.Errorf("late are %v though it was seen", c.late)
+	c.wantLate(1)
+	if c.wantUnseen(creations.Unseen{}, &roster.Runner{Name: "there"}); c.HasUnseen() {
+		t.Error("it is late though it was seen")
 	}
 }
 
@@ -200,13 +233,13 @@ func TestOverdueRunnersAreExpectedWhileNobodySaysWhetherTheyExist(t *testing.T) 
 	for after := expectationTimeout; after <= 10*expectationTimeout; after += listInterval {
 		c.wantOverdue(after, "a")
 		c.RememberListed([]string{"a"}, nil, errNoAnswer, c.clock.Now())
-		c.wantUnseen(Unseen{Expected: 1, Uncertain: 1})
+		c.wantUnseen(creations.Unseen{Expected: 1, Uncertain: 1})
 		if due := start.Add(after + listInterval); !c.HasUnseen() || !c.ListDueAt().Equal(due) {
 			t.Fatalf("after %s: blind %t, next look at %s, want it at %s", after, c.HasUnseen(), c.ListDueAt(), due)
 		}
 		c.wantOverdue(after + listInterval - 1)
 	}
-	if c.wantUnseen(Unseen{}, &roster.Runner{Name: "a"}); c.HasUnseen() || !c.ListDueAt().IsZero() {
+	if c.wantUnseen(creations.Unseen{}, &roster.Runner{Name: "a"}); c.HasUnseen() || !c.ListDueAt().IsZero() {
 		t.Errorf("blind %t, next look at %s, though it was seen", c.HasUnseen(), c.ListDueAt())
 	}
 }
@@ -219,8 +252,8 @@ func TestRunnerThatIsDeletedDuringTheListIsNotExpected(t *testing.T) {
 	c.wantOverdue(expectationTimeout, "a")
 	c.Drop("a")
 	c.RememberListed([]string{"a"}, sets.New("a"), nil, c.clock.Now())
-	if c.wantUnseen(Unseen{}); c.HasUnseen() {
-		t.Errorf("late are %v", c.late)
+	if c.wantUnseen(creations.Unseen{}); c.HasUnseen() {
+		t.Error("it is late though it is gone")
 	}
 }
 
@@ -231,14 +264,14 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 		drawn = drawn[1:]
 		return name
 	}
-	c := newCreations("tried")
+	c := newCreations(atStart, "tried")
 	c.Expect("expected")
-	var got []Try
+	var got []creations.Try
 	for _, try := range c.Begin(3, []*roster.Runner{{Name: "seen"}}, pick) {
 		got = append(got, *try)
 	}
-	want := []Try{{Name: "tried", Repeated: true}, {Name: "new-1"}, {Name: "new-2"}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Try{})); diff != "" {
+	want := []creations.Try{{Name: "tried", Repeated: true}, {Name: "new-1"}, {Name: "new-2"}}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tries (-want +got):\n%s", diff)
 	}
 	pending := c.Pending()
@@ -251,7 +284,7 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 
 // The watch's handler asks while a pass notes further names.
 func TestNamesAreExpectedUntilTheyAreMet(t *testing.T) {
-	c := newCreations()
+	c := newCreations(atStart)
 	c.Expect("a", "b")
 	if got := c.Pending(); len(got) != 2 || !got["a"].Equal(start) {
 		t.Errorf("pending %v", got)

@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 )
 
 // The runners are being deleted, and somebody's finalizer keeps their pods, which have ended; their own controller
@@ -30,7 +31,7 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(5)
-			s.want.maxRunners = 5
+			s.spec.MaxRunners = new(5)
 			test.runner.Deleting = true
 			s.add(5, test.runner)
 			if p := s.pass(); p.create != 0 {
@@ -43,28 +44,37 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 			}
 			s.pass()
 			if p := s.later(test.held).publish(5).pass(); p.create != 5 || len(p.going()) != 0 ||
-				s.failures.count != 0 {
-				t.Errorf("create %d, remove %v, %d failures; want 5, and none of the others", p.create,
-					names(p.With(Delete)),
-					s.failures.count)
+				s.degraded(p) {
+				t.Errorf("create %d, remove %v, degraded: %t; want 5, and none of the others", p.create,
+					names(p.With(scaling.Delete)), s.degraded(p))
 			}
 		})
 	}
 }
 
+// left returns how many runners the status of the set counts when it is being deleted.
+func (s *scenario) left() int {
+	status := &v1alpha1.EphemeralRunnerSetStatus{}
+	s.DescribeLeft(status, newSet(0), s.runners, s.now)
+	return status.CurrentReplicas
+}
+
 // A set that is being deleted gives its room to the next one as its runners end, even while somebody keeps their pods.
 func TestEndedRunnersOfADeletedSetAreNotCounted(t *testing.T) {
-	runners := []*roster.Runner{
+	runners := []roster.Runner{
 		{Deleting: true, Phase: v1alpha1.EphemeralRunnerPhaseFailed},
 		{Deleting: true, Phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
 		{Deleting: true, Phase: v1alpha1.EphemeralRunnerPhaseRunning},
 		{Deleting: true},
 	}
-	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	if countWithDeleting(status, runners); status.CurrentReplicas != 2 {
-		t.Errorf("%d runners of a set being deleted counted, want 2", status.CurrentReplicas)
+	s := newScenario(0)
+	for _, r := range runners {
+		s.add(1, r)
 	}
-	if countLive(status, runners); status.CurrentReplicas != 0 {
+	if left := s.left(); left != 2 {
+		t.Errorf("%d runners of a set being deleted counted, want 2", left)
+	}
+	if status := s.status(s.pass()); status.CurrentReplicas != 0 {
 		t.Errorf("%d live runners counted, want none", status.CurrentReplicas)
 	}
 }
@@ -75,14 +85,13 @@ func TestKeptRunnersTakeNoRoom(t *testing.T) {
 	done := with(lingering, func(r *roster.Runner) { r.JobPatchID = 9 })
 	for name, shape := range map[string]roster.Runner{"idle": idle, "busy": busyOne, "done": done} {
 		s := newScenario(2)
-		s.want.maxRunners = 2
+		s.spec.MaxRunners = new(2)
 		s.add(2, with(shape, func(r *roster.Runner) { r.Deleting, r.Keepers = true, "example.com/audit" }))
 		if p := s.pass(); p.create != 2 {
 			t.Errorf("%s: create %d, want 2", name, p.create)
 		}
-		var status v1alpha1.EphemeralRunnerSetStatus
-		if countWithDeleting(&status, s.runners); status.CurrentReplicas != 0 {
-			t.Errorf("%s: %d runners are left, want none", name, status.CurrentReplicas)
+		if left := s.left(); left != 0 {
+			t.Errorf("%s: %d runners are left, want none", name, left)
 		}
 	}
 }

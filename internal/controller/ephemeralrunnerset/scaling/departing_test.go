@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -21,45 +22,39 @@ var (
 	}})
 )
 
-// with returns a copy of a runner with changes.
-func with(r roster.Runner, change func(*roster.Runner)) roster.Runner {
-	change(&r)
-	return r
-}
-
 func TestWhichRunnersLeaveANode(t *testing.T) {
 	tolerant := func(r *roster.Runner) { r.Tolerates = cordon }
 	for name, test := range map[string]struct {
 		runner roster.Runner
 		signs  nodes.Signs
-		want   Action
+		want   scaling.Action
 	}{
-		"idle":                                {idle, cordon, Deregister},
-		"idle, another sign":                  {idle, disrupted, Deregister},
-		"not registered yet":                  {starting, cordon, DeleteUnregistered},
-		"idle, came with the sign":            {with(idle, func(r *roster.Runner) { r.Arrival = 5 }), cordon, Deregister},
-		"came after the sign":                 {with(idle, func(r *roster.Runner) { r.Arrival = 6 }), cordon, None},
-		"not registered, came after the sign": {with(starting, func(r *roster.Runner) { r.Arrival = 6 }), cordon, None},
-		"tolerates the sign":                  {with(idle, tolerant), cordon, None},
-		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, Deregister},
-		"its template names the node":         {with(idle, func(r *roster.Runner) { r.Pinned = true }), cordon, None},
-		"has a job":                           {busyOne, cordon, None},
-		"GitHub refused once":                 {with(idle, func(r *roster.Runner) { r.Draining = true }), cordon, None},
-		"has ended its job":                   {with(lingering, func(r *roster.Runner) { r.JobPatchID = 2 }), cordon, None},
-		"is being deleted":                    {with(idle, func(r *roster.Runner) { r.Deleting = true }), cordon, None},
-		"failed":                              {failedOne, cordon, None},
+		"idle":                                {idle, cordon, scaling.Deregister},
+		"idle, another sign":                  {idle, disrupted, scaling.Deregister},
+		"not registered yet":                  {starting, cordon, scaling.DeleteUnregistered},
+		"idle, came with the sign":            {with(idle, func(r *roster.Runner) { r.Arrival = 5 }), cordon, scaling.Deregister},
+		"came after the sign":                 {with(idle, func(r *roster.Runner) { r.Arrival = 6 }), cordon, scaling.None},
+		"not registered, came after the sign": {with(starting, func(r *roster.Runner) { r.Arrival = 6 }), cordon, scaling.None},
+		"tolerates the sign":                  {with(idle, tolerant), cordon, scaling.None},
+		"tolerates one of two":                {with(idle, tolerant), cordon | disrupted, scaling.Deregister},
+		"its template names the node":         {with(idle, func(r *roster.Runner) { r.Pinned = true }), cordon, scaling.None},
+		"has a job":                           {busyOne, cordon, scaling.None},
+		"GitHub refused once":                 {with(idle, func(r *roster.Runner) { r.Draining = true }), cordon, scaling.None},
+		"has ended its job":                   {with(lingering, func(r *roster.Runner) { r.JobPatchID = 2 }), cordon, scaling.None},
+		"is being deleted":                    {with(idle, func(r *roster.Runner) { r.Deleting = true }), cordon, scaling.None},
+		"failed":                              {failedOne, cordon, scaling.None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1)
 			r := s.add(1, test.runner)
 			other := s.add(1, idle) // elsewhere
-			s.want.replicas = 2
+			s.spec.Replicas = 2
 			s.departing = map[types.UID]departures.Departure{r.UID: {Node: "n", Signs: test.signs, Arrivals: 5}}
 			p := s.pass()
-			if p.decided[r] != test.want || p.decided[other] != None {
-				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided[r], test.want, p.decided[other])
+			if p.decided(r) != test.want || p.decided(other) != scaling.None {
+				t.Errorf("decided %v, want %v; about a runner elsewhere %v", p.decided(r), test.want, p.decided(other))
 			}
-			if moved := slices.Contains(p.Moved, r); moved != test.want.removes() {
+			if moved := slices.Contains(p.Moved, r); moved != (test.want != scaling.None) {
 				t.Errorf("moved: %t", moved)
 			}
 		})
@@ -71,19 +66,20 @@ func TestWhichRunnersLeaveANode(t *testing.T) {
 func TestGitHubDecidesWhoLeaves(t *testing.T) {
 	for most, create := range map[int]int{3: 1, 2: 0} {
 		s := newScenario(2)
-		s.want.maxRunners = most
+		s.spec.MaxRunners = new(most)
 		busy, free := s.add(1, idle), s.add(1, idle)
 		s.departing = map[types.UID]departures.Departure{busy.UID: {Signs: cordon}, free.UID: {Signs: cordon}}
-		if p := s.pass(); len(p.With(Deregister)) != 2 || p.create != 0 {
-			t.Errorf("asked about %v, create %d; want both asked about, and nobody created", names(p.With(Deregister)),
-				p.create)
+		if p := s.pass(); len(p.With(scaling.Deregister)) != 2 || p.create != 0 {
+			t.Errorf("asked about %v, create %d; want both asked about, and nobody created",
+				names(p.With(scaling.Deregister)), p.create)
 		}
-		s.historyOf(busy).Remember(answered(registrations.Busy), s.now)
-		s.historyOf(free).Remember(answered(registrations.Removed), s.now)
+		s.answer(busy, registrations.Busy)
+		s.answer(free, registrations.Removed)
 		p := s.later(time.Second).pass()
-		if p.decided[busy] != None || p.decided[free] != Delete || p.Tally.working != 1 || p.create != create {
+		if p.decided(busy) != scaling.None || p.decided(free) != scaling.Delete || s.working(p) != 1 ||
+			p.create != create {
 			t.Errorf("decided %v about the busy one, %v about the other; %d working, create %d of %d",
-				p.decided[busy], p.decided[free], p.Tally.working, p.create, create)
+				p.decided(busy), p.decided(free), s.working(p), p.create, create)
 		}
 		s.out.Expected = create
 		*free = with(*free, func(r *roster.Runner) { r.Deleting = true })

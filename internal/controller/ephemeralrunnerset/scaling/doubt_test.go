@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
@@ -35,7 +36,7 @@ type world struct {
 
 	waits                                    []time.Duration
 	created, unused, questions, doubtedHours []int // by hour
-	most                                     int
+	most, jobsInDoubt                        int
 }
 
 // run is a real job on a runner.
@@ -57,7 +58,7 @@ func newWorld(seed uint64, minRunners, maxRunners, hours int) *world {
 		created: make([]int, hours+1), unused: make([]int, hours+1), questions: make([]int, hours+1),
 		doubtedHours: make([]int, hours+1),
 	}
-	w.want.minRunners, w.want.inForce, w.want.maxRunners = minRunners, maxRunners, maxRunners
+	w.numbers, w.spec.MaxRunners = inForce(minRunners, maxRunners), new(maxRunners)
 	return w
 }
 
@@ -97,12 +98,13 @@ func (w *world) tick() {
 	w.end()
 	if w.random.IntN(3) == 0 {
 		w.patchID++
-		w.want.assignedJobs = len(w.waiting) + len(w.running) + w.phantoms(w.since())
-		w.want.replicas = min(w.want.minRunners+min(w.want.assignedJobs, w.maxRunners), w.maxRunners)
+		w.spec.AssignedJobs = len(w.waiting) + len(w.running) + w.phantoms(w.since())
+		w.spec.Replicas = min(w.numbers.Min+min(w.spec.AssignedJobs, w.maxRunners), w.maxRunners)
 	}
-	w.act(w.pass())
+	p := w.pass()
+	w.act(p)
 	w.most = max(w.most, len(w.runners))
-	if w.doubt.Jobs > 0 {
+	if w.jobsInDoubt = w.doubted(p); w.jobsInDoubt > 0 {
 		w.doubtedHours[w.hour()]++
 	}
 }
@@ -135,8 +137,8 @@ func (w *world) end() {
 		}
 		delete(w.running, r)
 		w.patchID++
-		w.want.assignedJobs--
-		w.want.replicas = min(w.want.minRunners+min(w.want.assignedJobs, w.maxRunners), w.maxRunners)
+		w.spec.AssignedJobs--
+		w.spec.Replicas = min(w.numbers.Min+min(w.spec.AssignedJobs, w.maxRunners), w.maxRunners)
 		patchID := w.patchID
 		w.changes[r] = turn{w.now.Add(w.lag()),
 			func(r *roster.Runner) { r.HadJob, r.Completed, r.Deleting, r.JobPatchID = true, true, true, patchID }}
@@ -145,14 +147,14 @@ func (w *world) end() {
 }
 
 // act carries a plan out. GitHub answers immediately.
-func (w *world) act(p *Plan) {
+func (w *world) act(p *plan) {
 	for range p.create {
 		r := w.add(1, starting)
 		w.changes[r] = turn{w.now.Add(w.startup),
 			func(r *roster.Runner) { r.Phase, r.RegistrationID = v1alpha1.EphemeralRunnerPhaseRunning, 7 }}
 		w.created[w.hour()]++
 	}
-	for _, r := range p.With(LookUp) {
+	for _, r := range p.With(scaling.LookUp) {
 		w.questions[w.hour()]++
 		if w.ghosts[r.UID] {
 			w.answer(r, registrations.Missing)
@@ -160,7 +162,7 @@ func (w *world) act(p *Plan) {
 		}
 		w.answer(r, registrations.Registered)
 	}
-	for _, r := range p.With(Deregister) {
+	for _, r := range p.With(scaling.Deregister) {
 		w.questions[w.hour()]++
 		if w.running[r] != nil {
 			w.answer(r, registrations.Busy)
@@ -168,7 +170,7 @@ func (w *world) act(p *Plan) {
 		}
 		w.answer(r, registrations.Removed)
 	}
-	for _, r := range slices.Concat(p.With(Delete), p.With(DeleteUnregistered)) {
+	for _, r := range slices.Concat(p.With(scaling.Delete), p.With(scaling.DeleteUnregistered)) {
 		w.runners = slices.DeleteFunc(w.runners, func(other *roster.Runner) bool { return other == r })
 		delete(w.changes, r)
 		w.unused[w.hour()]++
@@ -312,7 +314,7 @@ func TestRunnersWithoutARegistrationAreReplaced(t *testing.T) {
 					w.ghosts[r.UID] = !r.HadJob
 				}
 				w.run(t, gone+4*time.Minute)
-				w.History = New(&creations.Memory{})
+				w.History = scaling.New(&creations.Memory{})
 				w.run(t, gone+15*time.Minute)
 				for _, r := range w.runners {
 					if w.ghosts[r.UID] {
@@ -352,8 +354,8 @@ func TestTheSetIsRightAsSoonAsTheFiguresAre(t *testing.T) {
 			w.phantoms = constant(0)
 			w.arrivals = func(since time.Duration, _ *rand.Rand) int { return jobs * b2i(since == 3*time.Hour+time.Second) }
 			w.run(t, 3*time.Hour+30*time.Second)
-			if len(w.runners) != jobs+minRunners || w.doubt.Jobs != 0 {
-				t.Errorf("minRunners %d: %d runners for %d jobs, %d doubted", minRunners, len(w.runners), jobs, w.doubt.Jobs)
+			if len(w.runners) != jobs+minRunners || w.jobsInDoubt != 0 {
+				t.Errorf("minRunners %d: %d runners for %d jobs, %d doubted", minRunners, len(w.runners), jobs, w.jobsInDoubt)
 			}
 		}
 	}
@@ -364,7 +366,7 @@ func TestRestartCostsOneMoreGeneration(t *testing.T) {
 	w := newWorld(1, 2, 40, 8)
 	w.phantoms = constant(15)
 	w.run(t, 3*time.Hour)
-	w.History = New(&creations.Memory{})
+	w.History = scaling.New(&creations.Memory{})
 	w.run(t, 8*time.Hour)
 	total := 0
 	for _, n := range w.unused {

@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"unique"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 )
 
 // outcome has the plan for the set's only runner, and its time.
@@ -17,11 +18,11 @@ type outcome struct {
 // outcomeOf plans every 15 s for the length of the longest pause, and publishes a figure each time.
 func (s *scenario) outcomeOf() outcome {
 	for began := s.now; s.now.Sub(began) <= askWorkingInterval+heldTimeout; s.later(15 * time.Second).
-		publish(s.want.replicas) {
+		publish(s.spec.Replicas) {
 		p := s.pass()
 		for what, list := range map[string][]*roster.Runner{
-			"delete": p.With(Delete), "delete unregistered": p.With(DeleteUnregistered), "deregister": p.With(Deregister),
-			"look up": p.With(LookUp),
+			"delete": p.With(scaling.Delete), "delete unregistered": p.With(scaling.DeleteUnregistered),
+			"deregister": p.With(scaling.Deregister), "look up": p.With(scaling.LookUp),
 		} {
 			if len(list) == 1 {
 				return outcome{s.now.Sub(began), what}

@@ -1,11 +1,15 @@
-package scaling
+package scaling_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -17,16 +21,17 @@ var exited = roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded, Regist
 func (s *scenario) exitOne() *roster.Runner {
 	r := s.add(1, exited)
 	s.pass()
-	s.later(settleGrace).publish(s.want.replicas)
+	s.later(settleGrace).publish(s.spec.Replicas)
 	return r
 }
 
 func TestExitWithoutAKnownJobIsNotAnOutcomeWhileAReportMayCome(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, exited)
-	if p := s.later(settleGrace).pass(); len(p.With(MarkFailed))+len(p.unexplained)+len(p.With(LookUp))+
-		len(p.With(Delete))+p.create != 0 {
-		t.Errorf("before a newer figure: %+v", p)
+	for _, later := range []time.Duration{0, settleGrace, explanationTimeout} {
+		if p := s.later(later).pass(); len(p.about())+p.create != 0 {
+			t.Errorf("before a newer figure: %+v", p)
+		}
 	}
 }
 
@@ -53,7 +58,7 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 		"no recorded id":         {change: func(_ *scenario, r *roster.Runner) { r.RegistrationID = 0 }, want: "fail"},
 		"reported late":          {change: func(_ *scenario, r *roster.Runner) { r.HadJob = true }, want: "delete"},
 		"former template":        {change: func(_ *scenario, r *roster.Runner) { r.Template = "former" }, want: "delete"},
-		"removed on our behalf":  {change: func(s *scenario, r *roster.Runner) { s.historyOf(r).RemovedAt = s.now }, want: "delete"},
+		"removed on our behalf":  {change: func(s *scenario, r *roster.Runner) { s.answer(r, registrations.Removed) }, want: "delete"},
 		"a later one took a job": {change: func(s *scenario, _ *roster.Runner) { s.add(1, busyOne).CreatedAt = s.now }, want: "delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,38 +67,44 @@ func TestExitWithoutAKnownJob(t *testing.T) {
 			if test.change != nil {
 				test.change(s, r)
 			}
-			p := s.pass()
+			p, pause := s.pass(), time.Duration(0)
 			for i, call := range test.answers {
 				if i > 0 {
-					p = s.later(max(askExitedInterval, s.historyOf(r).RetryAt.Sub(s.now))).pass()
+					p = s.later(pause).pass()
 				}
-				if len(p.With(LookUp)) != 1 {
+				if len(p.With(scaling.LookUp)) != 1 {
 					t.Fatalf("question %d is not asked", i+1)
 				}
-				s.historyOf(r).AskedAt = s.now
-				s.rememberAnswer(r, call)
+				s.ask(r, call)
 				p = s.pass()
+				if pause = askExitedInterval; call.Err != nil {
+					pause = longestQuestionPause
+				}
 			}
 			if got := exitOutcome(p); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
+			}
+			if test.want != "wait" {
+				return
+			}
+			if got := exitOutcome(s.later(explanationTimeout).pass()); got != "fail" {
+				t.Errorf("%s after a quarter of an hour more, want it given up", got)
 			}
 		})
 	}
 }
 
 // exitOutcome names what a plan intends for the one runner that exited.
-func exitOutcome(p *Plan) string {
+func exitOutcome(p *plan) string {
 	switch {
-	case len(p.With(Delete)) == 1:
+	case len(p.With(scaling.Delete)) == 1:
 		return "delete"
-	case len(p.With(MarkFailed)) == 1:
+	case len(p.With(scaling.MarkFailed)) == 1:
 		return "fail"
-	case len(p.unexplained) == 1 && len(p.With(LookUp)) == 1:
+	case len(p.With(scaling.LookUp)) == 1:
 		return "ask"
-	case len(p.unexplained) == 1:
-		return "wait"
 	default:
-		return "nothing"
+		return "wait"
 	}
 }
 
@@ -101,8 +112,8 @@ func TestExitThatGitHubNeverExplainsIsAFailure(t *testing.T) {
 	s := newScenario(1)
 	s.exitOne()
 	s.pass()
-	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.With(LookUp)) != 0 {
-		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.With(LookUp)))
+	if p := s.later(explanationTimeout).pass(); exitOutcome(p) != "fail" || len(p.With(scaling.LookUp)) != 0 {
+		t.Errorf("%s, asked about %v; want a failure", exitOutcome(p), names(p.With(scaling.LookUp)))
 	}
 }
 
@@ -112,9 +123,9 @@ func TestRunnerWithoutARecordHadAJob(t *testing.T) {
 	s.add(3, failedOne)
 	r := s.exitOne()
 	s.pass()
-	s.rememberAnswer(r, answered(registrations.Missing))
-	if p := s.pass(); s.failures.count != 0 || p.create != 5 {
-		t.Errorf("%d failures, create %d; want none, and 5", s.failures.count, p.create)
+	s.answer(r, registrations.Missing)
+	if p := s.pass(); s.degraded(p) || p.create != 5 {
+		t.Errorf("degraded: %t, create %d; want no failures, and 5", s.degraded(p), p.create)
 	}
 }
 
@@ -138,9 +149,8 @@ func TestUnexplainedExitsAreReplacedLikeFailures(t *testing.T) {
 			s.pass()
 			s.later(settleGrace).publish(10).pass()
 			s.add(test.running, starting)
-			if p := s.later(test.later).pass(); p.create != test.want || s.failures.isDegraded() {
-				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.failures.isDegraded(),
-					test.want)
+			if p := s.later(test.later).pass(); p.create != test.want || s.degraded(p) {
+				t.Errorf("create %d, degraded: %t; want %d and not degraded", p.create, s.degraded(p), test.want)
 			}
 		})
 	}
@@ -180,19 +190,36 @@ func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 }
 
 // GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they
-// exited.
+// exited, all at once. The pauses after the first round and the second are 5 s and 10 s.
 func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
-	s := newScenario(10)
-	s.add(3, exited)
-	s.pass()
-	worst := s.failuresAtWorst(s.later(settleGrace).publish(10).pass())
-	for _, r := range s.runners {
-		r.Phase, r.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
-	}
-	s.later(removalLag).pass()
-	worst.reason = v1alpha1.ReasonRunnerExitedWithoutJob
-	if s.failures != worst {
-		t.Errorf("failures %+v, want %+v as before", s.failures, worst)
+	for _, confirmed := range []time.Duration{time.Second, removalLag} {
+		s := newScenario(10)
+		s.add(3, exited)
+		s.pass()
+		s.later(settleGrace).publish(10).pass()
+		before := s.later(confirmed).pass()
+		for _, r := range s.runners {
+			r.Phase, r.Reason = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.ReasonRunnerExitedWithoutJob
+		}
+		p := s.pass()
+		degraded := meta.FindStatusCondition(s.status(p).Conditions, v1alpha1.ConditionDegraded)
+		if p.create != before.create || degraded.Reason != v1alpha1.ReasonRunnerExitedWithoutJob ||
+			!strings.HasPrefix(degraded.Message, "3 runners in a row failed") {
+			t.Errorf("after %s: create %d, was %d; %+v", confirmed, p.create, before.create, degraded)
+		}
+		if rest := firstBackoff - confirmed; rest > 0 {
+			if p.create != 0 || p.RequeueAt.Sub(s.now) != rest {
+				t.Errorf("after %s: create %d, again in %s, want in %s", confirmed, p.create, p.RequeueAt.Sub(s.now), rest)
+			}
+			p = s.later(rest).pass()
+		}
+		if p.create != 1 {
+			t.Errorf("after %s: create %d when the pause is over, want one tried", confirmed, p.create)
+		}
+		s.add(1, failedOne)
+		if p = s.pass(); p.create != 0 || p.RequeueAt.Sub(s.now) != 2*firstBackoff {
+			t.Errorf("after %s and another failure: create %d, again in %s", confirmed, p.create, p.RequeueAt.Sub(s.now))
+		}
 	}
 }
 
@@ -202,12 +229,12 @@ func TestRunnerWithAnUnreportedJobIsNoEvidence(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idleGrace).pass()
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(scaling.Deregister)) != 1 {
 		t.Fatal("want GitHub asked to remove it")
 	}
 	s.answer(r, registrations.Busy)
 	s.pass()
-	if s.later(figuresSettleGrace).pass(); s.doubt.Jobs != 0 {
-		t.Errorf("%d jobs are doubted", s.doubt.Jobs)
+	if doubted := s.doubted(s.later(figuresSettleGrace).pass()); doubted != 0 {
+		t.Errorf("%d jobs are doubted", doubted)
 	}
 }

@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"math/rand/v2"
@@ -11,12 +11,16 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
+// The pauses double from 5 s to 5 minutes and stay there, however often runners fail.
 func TestFailuresAreReplacedWithGrowingPauses(t *testing.T) {
 	s := newScenario(1)
-	for round, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
+	seconds := []int{5, 10, 20, 40, 80, 160, 300}
+	for round := range 500 {
+		want := time.Duration(seconds[min(round, len(seconds)-1)]) * time.Second
 		s.add(1, failedOne)
 		p := s.pass()
 		if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
@@ -25,13 +29,6 @@ func TestFailuresAreReplacedWithGrowingPauses(t *testing.T) {
 		if p = s.later(want).pass(); p.create != 1 {
 			t.Fatalf("round %d: create %d after the pause, want 1", round+1, p.create)
 		}
-	}
-}
-
-func TestPauseIsBounded(t *testing.T) {
-	failures := runnerFailures{rounds: 500}
-	if got := failures.pause(); got != longestBackoff {
-		t.Errorf("pause %s, want %s", got, longestBackoff)
 	}
 }
 
@@ -57,15 +54,15 @@ func TestDegradedCarriesThePodsReasonAndHeals(t *testing.T) {
 	s := newScenario(3)
 	s.add(3, failedOne)
 	p := s.pass()
-	got := s.degradedCondition(newSet(0), p)
+	got := meta.FindStatusCondition(s.status(p).Conditions, v1alpha1.ConditionDegraded)
 	if got.Status != "True" || got.Reason != "ErrImagePull" {
 		t.Errorf("condition %+v", got)
 	}
 	changed := s.seen()
 	changed.Template = "another template"
 	s.Remember(changed)
-	if got := s.degradedCondition(newSet(0), p); got.Status != "False" {
-		t.Errorf("condition %+v after the template changed", got)
+	if s.degraded(s.plan()) {
+		t.Error("degraded after the template changed")
 	}
 }
 
@@ -85,11 +82,11 @@ func TestOutdatedSetStopsButForAProbe(t *testing.T) {
 func TestHistoryIsLimited(t *testing.T) {
 	s := newScenario(0)
 	s.add(5, failedOne)
-	if p := s.pass(); len(p.With(Delete)) != 2 {
-		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.With(Delete)))
+	if p := s.pass(); len(p.With(scaling.Delete)) != 2 {
+		t.Errorf("delete %v of 5 failed runners, want the 2 oldest", names(p.With(scaling.Delete)))
 	}
-	if p := s.later(maxFailedHistoryAge).pass(); len(p.With(Delete)) != 5 {
-		t.Errorf("delete %v after an hour, want all", names(p.With(Delete)))
+	if p := s.later(maxFailedHistoryAge).pass(); len(p.With(scaling.Delete)) != 5 {
+		t.Errorf("delete %v after an hour, want all", names(p.With(scaling.Delete)))
 	}
 }
 
@@ -99,17 +96,17 @@ func TestHistoryEndsWhenALaterRunnerWorks(t *testing.T) {
 	s.pass()
 	s.later(time.Minute)
 	s.add(1, busyOne)
-	if p := s.pass(); len(p.With(Delete)) != 1 {
-		t.Errorf("delete %v, want the failed runner", names(p.With(Delete)))
+	if p := s.pass(); len(p.With(scaling.Delete)) != 1 {
+		t.Errorf("delete %v, want the failed runner", names(p.With(scaling.Delete)))
 	}
 }
 
 func TestOutdatedEvidenceSurvivesEveryLimit(t *testing.T) {
 	s := newScenario(0)
-	s.want.failedHistoryLimit = 0
+	s.spec.FailedHistoryLimit = new(0)
 	s.add(2, outdated)
-	if p := s.later(24 * time.Hour).pass(); len(p.With(Delete)) != 1 {
-		t.Errorf("delete %v, want all but the newest", names(p.With(Delete)))
+	if p := s.later(24 * time.Hour).pass(); len(p.With(scaling.Delete)) != 1 {
+		t.Errorf("delete %v, want all but the newest", names(p.With(scaling.Delete)))
 	}
 }
 
@@ -119,10 +116,7 @@ func TestCapacityWhileDegraded(t *testing.T) {
 	s.add(2, busyOne)
 	s.add(3, failedOne)
 	s.runners[3].CreatedAt = start.Add(-time.Minute)
-	p := s.pass()
-	var status v1alpha1.EphemeralRunnerSetStatus
-	s.Describe(&status, &v1alpha1.EphemeralRunnerSet{}, s.runners, p)
-	if diff := cmp.Diff(new(3), status.Capacity); diff != "" {
+	if diff := cmp.Diff(new(3), s.status(s.pass()).Capacity); diff != "" {
 		t.Errorf("capacity (-want +got), want the two that run and one:\n%s", diff)
 	}
 }
@@ -144,8 +138,7 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 				p.RequeueAt.Sub(s.now),
 				firstBackoff)
 		}
-		var status v1alpha1.EphemeralRunnerSetStatus
-		s.Describe(&status, newSet(10), s.runners, p)
+		status := s.status(p)
 		if got := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); got != degraded ||
 			(status.Capacity != nil) != degraded {
 			t.Errorf("%s: Degraded %t, capacity %v, want %t", reason, got, status.Capacity, degraded)
@@ -170,9 +163,7 @@ func TestFailuresThatAreNotTheTemplatesFault(t *testing.T) {
 func TestGivenUpRunnersAreToldUntilOneIsUp(t *testing.T) {
 	refused := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "OutOfpods", Message: "full"}
 	told := func(s *scenario) bool {
-		var status v1alpha1.EphemeralRunnerSetStatus
-		s.Describe(&status, newSet(2), s.runners, s.pass())
-		return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionRunnersPending)
+		return meta.IsStatusConditionTrue(s.status(s.pass()).Conditions, v1alpha1.ConditionRunnersPending)
 	}
 	s := newScenario(2)
 	s.add(1, refused)
@@ -214,13 +205,13 @@ func TestAnyHistoryOfFailuresIsDegradedByTheTemplatesOnly(t *testing.T) {
 			}
 			s.add(1, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: v.reason})
 			p := s.pass()
-			want := min(firstBackoff<<i, longestBackoff)
+			want := min(5*time.Second<<i, 5*time.Minute)
 			if p.create != 0 || p.RequeueAt.Sub(s.now) != want {
 				t.Fatalf("seed %d: create %d, again in %s after %d failures, want %s", seed, p.create,
 					p.RequeueAt.Sub(s.now), i+1,
 					want)
 			}
-			if got := s.failures.isDegraded(); got != (count >= degradedThreshold) {
+			if got := s.degraded(p); got != (count >= degradedThreshold) {
 				t.Fatalf("seed %d: degraded %t after %d faults of the template", seed, got, count)
 			}
 			s.later(want)
@@ -235,7 +226,7 @@ func TestCauseOfARunnerThatEndedWell(t *testing.T) {
 	r := s.add(1, with(succeeded, func(r *roster.Runner) { r.LostJob = &feedback.Lost{Cause: "Evicted"} }))
 	s.pass()
 	s.later(maxFailedHistoryAge).publish(0).pass()
-	if p := s.later(time.Second).pass(); p.decided[r] != Delete {
-		t.Errorf("decided %v after an hour, want its deletion", p.decided[r])
+	if p := s.later(time.Second).pass(); p.decided(r) != scaling.Delete {
+		t.Errorf("decided %v after an hour, want its deletion", p.decided(r))
 	}
 }

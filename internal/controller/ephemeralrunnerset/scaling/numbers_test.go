@@ -1,20 +1,17 @@
-package scaling
+package scaling_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
-	"github.com/harrier-ci/harrier/internal/capacity/schedules"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 )
-
-func inForce(least, most int) (n effective.Numbers) {
-	n.Numbers = schedules.Numbers{Min: least, Max: most}
-	return n
-}
 
 // TestNumbersInForceCount: the listener may have published with other numbers, those from before a window opened or
 // closed.
@@ -36,27 +33,28 @@ func TestNumbersInForceCount(t *testing.T) {
 	} {
 		s := newScenario(0)
 		s.add(4, idle)
-		s.want = DemandOf(&test.spec).Within(test.numbers, &v1alpha1.PlannedCapacity{})
-		if test.spec.AssignedJobs == 0 {
-			s.want = s.want.Unserved()
+		s.spec, s.numbers, s.unserved = test.spec, test.numbers, test.spec.AssignedJobs == 0
+		if p := s.pass(); p.create != test.create || len(p.going()) != 0 {
+			t.Errorf("%s: %d are created, %v go at once", name, p.create, names(p.going()))
 		}
-		if p := s.pass(); p.create != test.create || len(p.surplus) != test.due {
-			t.Errorf("%s: %d are created, %d are surplus", name, p.create, len(p.surplus))
+		s.patchID++
+		s.later(surplusPatience)
+		if p := s.pass(); len(p.going()) != test.due {
+			t.Errorf("%s: %d were surplus", name, len(p.going()))
 		}
 	}
 }
 
-// planned is a set with an idle runner for every five running jobs.
-func planned(change func(*v1alpha1.PlannedCapacity)) Demand {
-	capacity := &v1alpha1.PlannedCapacity{}
-	change(capacity)
-	return DemandOf(&v1alpha1.EphemeralRunnerSetSpec{}).Within(inForce(0, 100), capacity)
+// newPlanned returns the scenario of a set of up to 100 runners that plans its capacity.
+func newPlanned(planned v1alpha1.PlannedCapacity) *scenario {
+	s := newScenario(0)
+	s.spec, s.numbers, s.planned = v1alpha1.EphemeralRunnerSetSpec{}, inForce(0, 100), planned
+	return s
 }
 
 // TestHeadroomFollowsRunningJobs: it is there while jobs run, within the maximum, and no job that waits counts for it.
 func TestHeadroomFollowsRunningJobs(t *testing.T) {
-	s := newScenario(0)
-	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.Headroom = &v1alpha1.Headroom{Percent: 20, Max: 3} })
+	s := newPlanned(v1alpha1.PlannedCapacity{Headroom: &v1alpha1.Headroom{Percent: 20, Max: 3}})
 	s.publish(6).add(6, idle)
 	if p := s.pass(); p.create != 0 {
 		t.Errorf("nothing runs, and %d are created", p.create)
@@ -68,8 +66,8 @@ func TestHeadroomFollowsRunningJobs(t *testing.T) {
 		t.Errorf("six jobs run, and %d are created", p.create)
 	}
 	s.publish(30).add(30, busyOne)
-	if p := s.pass(); p.create != 0 || p.wanted != 33 {
-		t.Errorf("30 jobs are assigned: %d are wanted, %d are created", p.wanted, p.create)
+	if p := s.pass(); p.create != 0 || s.Placing(p.Plan).Spare != 3 {
+		t.Errorf("30 jobs are assigned: %d more are wanted, %d are created", s.Placing(p.Plan).Spare, p.create)
 	}
 	s.publish(99)
 	if p := s.pass(); p.create != 100-36 {
@@ -80,8 +78,7 @@ func TestHeadroomFollowsRunningJobs(t *testing.T) {
 // TestScaleDownDelay: a runner that is too many is kept for so long.
 func TestScaleDownDelay(t *testing.T) {
 	for _, delay := range []time.Duration{0, 30 * time.Second, 10 * time.Minute} {
-		s := newScenario(0)
-		s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.ScaleDownDelay = &metav1.Duration{Duration: delay} })
+		s := newPlanned(v1alpha1.PlannedCapacity{ScaleDownDelay: &metav1.Duration{Duration: delay}})
 		s.add(1, busyOne)
 		s.add(1, idle)
 		s.publish(2).pass()
@@ -100,18 +97,19 @@ func TestScaleDownDelay(t *testing.T) {
 // TestADrainedSetRunsWhatItHas: assigned jobs get their runners, and idle ones go after half a minute, however long
 // they are kept otherwise.
 func TestADrainedSetRunsWhatItHas(t *testing.T) {
-	s := newScenario(0)
-	capacity := &v1alpha1.PlannedCapacity{ScaleDownDelay: &metav1.Duration{Duration: time.Hour},
-		Headroom: &v1alpha1.Headroom{Percent: 100}}
-	numbers := inForce(3, 100)
-	numbers.Drained = true
-	s.want = DemandOf(&v1alpha1.EphemeralRunnerSetSpec{}).Within(numbers, capacity)
+	s := newPlanned(v1alpha1.PlannedCapacity{ScaleDownDelay: &metav1.Duration{Duration: time.Hour},
+		Headroom: &v1alpha1.Headroom{Percent: 100}})
+	s.numbers = inForce(3, 100)
+	s.numbers.Drained = true
 	s.add(1, busyOne)
 	s.add(2, idle)
-	if p := s.publish(2).pass(); p.create != 0 || p.wanted != 2 || len(p.surplus) != 1 {
-		t.Errorf("%d wanted, %d created, %d surplus; want 2, 0 and 1", p.wanted, p.create, len(p.surplus))
+	if p := s.publish(2).pass(); p.create != 0 || s.Placing(p.Plan).Spare != 0 {
+		t.Errorf("%d created, %d wanted beside those for jobs; want none", p.create, s.Placing(p.Plan).Spare)
 	}
-	s.later(31 * time.Second)
+	if p := s.later(29 * time.Second).publish(2).pass(); len(p.going()) != 0 {
+		t.Errorf("%v go before half a minute is over", names(p.going()))
+	}
+	s.later(2 * time.Second)
 	if p := s.publish(2).pass(); len(p.going()) != 1 {
 		t.Errorf("%d go, want 1", len(p.going()))
 	}
@@ -123,8 +121,7 @@ func TestADrainedSetRunsWhatItHas(t *testing.T) {
 // TestStartsPerMinute: never more in a minute, whatever becomes of the first, and after a restart those that there are
 // count.
 func TestStartsPerMinute(t *testing.T) {
-	s := newScenario(0)
-	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.MaxStartsPerMinute = 5 })
+	s := newPlanned(v1alpha1.PlannedCapacity{MaxStartsPerMinute: 5})
 	start := func() int {
 		p := s.pass()
 		s.CountStarts(p.create)
@@ -142,15 +139,19 @@ func TestStartsPerMinute(t *testing.T) {
 	if n := start(); n != 0 {
 		t.Errorf("%d more start in the minute", n)
 	}
-	if p := s.pass(); p.paced != 5 || p.RequeueAt.IsZero() || p.RequeueAt.After(s.now.Add(12*time.Second)) {
-		t.Errorf("held back by %d, again at %s", p.paced, p.RequeueAt)
+	p := s.pass()
+	held := meta.FindStatusCondition(s.status(p).Conditions, v1alpha1.ConditionStartsLimited)
+	if held == nil || held.Status != metav1.ConditionTrue ||
+		!strings.HasPrefix(held.Message, "maxStartsPerMinute of 5 holds") ||
+		p.RequeueAt.IsZero() || p.RequeueAt.After(s.now.Add(12*time.Second)) {
+		t.Errorf("condition %+v, again at %s", held, p.RequeueAt)
 	}
 	s.later(11 * time.Second)
 	if n := start(); n != 5 {
 		t.Errorf("%d of 5 start in the next minute", n)
 	}
-	after := newScenario(0)
-	after.want, after.now, after.runners, after.patchID = s.want, s.now.Add(time.Second), s.runners, s.patchID
+	after := newPlanned(s.planned)
+	after.spec, after.now, after.runners, after.patchID = s.spec, s.now.Add(time.Second), s.runners, s.patchID
 	for _, r := range after.runners {
 		r.Arrival = 0 // this process has not created them
 	}
@@ -161,24 +162,23 @@ func TestStartsPerMinute(t *testing.T) {
 
 // TestMaxIdleTime: the oldest idle runner is replaced, one at a time, also by a manager that has just started.
 func TestMaxIdleTime(t *testing.T) {
-	s := newScenario(0)
-	s.want = planned(func(p *v1alpha1.PlannedCapacity) { p.MaxIdleTime = &metav1.Duration{Duration: time.Hour} })
-	s.want.minRunners = 3
+	s := newPlanned(v1alpha1.PlannedCapacity{MaxIdleTime: &metav1.Duration{Duration: time.Hour}})
+	s.numbers.Min = 3
 	s.add(3, idle)
 	if p := s.pass(); len(p.going()) > 0 || p.RequeueAt.IsZero() {
 		t.Errorf("%d go at once, again at %s", len(p.going()), p.RequeueAt)
 	}
 	s.later(time.Hour).publish(0)
-	if p := s.pass(); len(p.With(Deregister)) != 1 {
-		t.Errorf("%d are replaced at a time", len(p.With(Deregister)))
+	if p := s.pass(); len(p.With(scaling.Deregister)) != 1 {
+		t.Errorf("%d are replaced at a time", len(p.With(scaling.Deregister)))
 	}
-	s.historyOf(s.runners[0]).Removing = true
-	if p := s.pass(); len(p.With(Deregister)) != 0 {
-		t.Errorf("%d more are replaced while one is on its way", len(p.With(Deregister)))
+	s.RememberAsked(s.runners[0], true)
+	if p := s.pass(); len(p.With(scaling.Deregister)) != 0 {
+		t.Errorf("%d more are replaced while one is on its way", len(p.With(scaling.Deregister)))
 	}
-	after := newScenario(0)
-	after.want, after.now, after.runners = s.want, s.now, s.runners
-	if p := after.pass(); len(p.With(Deregister)) != 1 {
-		t.Errorf("a manager that has just started replaces %d", len(p.With(Deregister)))
+	after := newPlanned(s.planned)
+	after.spec, after.numbers, after.now, after.runners = s.spec, s.numbers, s.now, s.runners
+	if p := after.pass(); len(p.With(scaling.Deregister)) != 1 {
+		t.Errorf("a manager that has just started replaces %d", len(p.With(scaling.Deregister)))
 	}
 }

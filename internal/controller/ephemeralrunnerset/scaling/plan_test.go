@@ -1,8 +1,7 @@
-package scaling
+package scaling_test
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
+	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
@@ -35,12 +36,12 @@ func TestCreation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(test.replicas)
-			s.want.maxRunners = test.max
+			s.spec.MaxRunners = new(test.max)
 			for _, r := range test.runners {
 				s.add(1, r)
 			}
-			s.Remember(s.seen())
-			p := s.History.Plan(s.runners, s.want, creations.Unseen{Expected: test.expected})
+			s.out.Expected = test.expected
+			p := s.pass()
 			if p.create != test.want {
 				t.Errorf("create %d, want %d", p.create, test.want)
 			}
@@ -59,11 +60,15 @@ func TestAbsurdFigureWaitsForTheNextTry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1 << 31)
-			s.want.maxRunners = v1alpha1.MaxRunnersUnlimited
+			s.spec.MaxRunners = new(v1alpha1.MaxRunnersUnlimited)
 			refuse(s)
-			if p := s.pass(); p.create != maxCreatesPerPass || p.RequeueAt.Equal(s.now) {
-				t.Errorf("create %d, again %s after now; want %d, and not at once", p.create, p.RequeueAt.Sub(s.now),
-					maxCreatesPerPass)
+			if p := s.pass(); p.create != 0 || p.RequeueAt.Equal(s.now) {
+				t.Errorf("create %d, again %s after now; want none, and not at once", p.create, p.RequeueAt.Sub(s.now))
+			}
+			s.Creations.Closed = false
+			if p := s.later(firstCreateBackoff).pass(); p.create != maxCreatesPerPass || !p.RequeueAt.Equal(s.now) {
+				t.Errorf("create %d, again %s after now; want %d, and the rest at once", p.create,
+					p.RequeueAt.Sub(s.now), maxCreatesPerPass)
 			}
 		})
 	}
@@ -73,13 +78,13 @@ func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
 	s := newScenario(0)
 	s.add(2, idle)
 	if p := s.pass(); len(p.going()) != 0 || p.RequeueAt.Sub(s.now) != surplusPatience {
-		t.Fatalf("at once: deregister %v, again in %s", names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
+		t.Fatalf("at once: deregister %v, again in %s", names(p.With(scaling.Deregister)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(surplusPatience).pass(); len(p.With(Deregister)) != 0 {
-		t.Errorf("without a newer figure: deregister %v", names(p.With(Deregister)))
+	if p := s.later(surplusPatience).pass(); len(p.With(scaling.Deregister)) != 0 {
+		t.Errorf("without a newer figure: deregister %v", names(p.With(scaling.Deregister)))
 	}
-	if p := s.publish(0).pass(); len(p.With(Deregister)) != 2 {
-		t.Errorf("with a newer figure: deregister %v, want both", names(p.With(Deregister)))
+	if p := s.publish(0).pass(); len(p.With(scaling.Deregister)) != 2 {
+		t.Errorf("with a newer figure: deregister %v, want both", names(p.With(scaling.Deregister)))
 	}
 }
 
@@ -88,17 +93,18 @@ func TestSurplusUnitsHaveTheirOwnClocks(t *testing.T) {
 	s.add(3, idle)
 	s.pass() // one surplus runner
 	s.later(20 * time.Second).publish(1).pass()
-	if p := s.later(10 * time.Second).publish(1).pass(); len(p.With(Deregister)) != 1 {
-		t.Errorf("deregister %v, want the one that has been surplus for 30 s", names(p.With(Deregister)))
+	if p := s.later(10 * time.Second).publish(1).pass(); len(p.With(scaling.Deregister)) != 1 {
+		t.Errorf("deregister %v, want the one that has been surplus for 30 s", names(p.With(scaling.Deregister)))
 	}
 	// Returning demand stops the youngest clock.
 	s.publish(2).pass()
-	if p := s.later(19 * time.Second).publish(1).pass(); len(p.With(Deregister)) != 1 {
-		t.Errorf("deregister %v: the second's clock must have restarted", names(p.With(Deregister)))
+	if p := s.later(19 * time.Second).publish(1).pass(); len(p.With(scaling.Deregister)) != 1 {
+		t.Errorf("deregister %v: the second's clock must have restarted", names(p.With(scaling.Deregister)))
 	}
 }
 
-// Planning changes nothing: the clocks of a plan are a copy.
+// Planning changes nothing: the same is planned again, and a plan that nobody follows neither begins nor stops the
+// clocks of surplus runners.
 func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	s := newScenario(1)
 	s.add(3, idle)
@@ -107,14 +113,24 @@ func TestPlanLeavesTheHistoryAsItIs(t *testing.T) {
 	for _, replicas := range []int{0, 2, 3} {
 		s.publish(replicas)
 		s.Remember(s.seen())
-		before := slices.Clone(s.surplus)
-		first, second := s.History.Plan(s.runners, s.want, creations.Unseen{}),
-			s.History.Plan(s.runners, s.want, creations.Unseen{})
-		if len(first.surplus) != 3-replicas || !slices.Equal(first.surplus, second.surplus) ||
-			!slices.Equal(s.surplus, before) {
-			t.Errorf("%d replicas: clocks %v, then %v; those remembered were %v, are %v", replicas, first.surplus,
-				second.surplus, before, s.surplus)
+		first, second := s.plan(), s.plan()
+		if diff := cmp.Diff(names(first.about()), names(second.about())); diff != "" ||
+			first.create != second.create || !first.RequeueAt.Equal(second.RequeueAt) {
+			t.Errorf("%d replicas: create %d and then %d, again at %s and %s, about (-first +second):\n%s", replicas,
+				first.create, second.create, first.RequeueAt, second.RequeueAt, diff)
 		}
+	}
+	s.later(surplusPatience - time.Second).publish(0)
+	if p := s.pass(); len(p.going()) != 2 {
+		t.Errorf("%v go, want the two that have been surplus for 30 s", names(p.going()))
+	}
+	s.later(surplusPatience - time.Second).publish(0)
+	if p := s.pass(); len(p.going()) != 2 {
+		t.Errorf("%v go, and the third has been surplus for 29 s", names(p.going()))
+	}
+	s.later(time.Second).publish(0)
+	if p := s.pass(); len(p.going()) != 3 {
+		t.Errorf("%v go, and the third has been surplus for 30 s", names(p.going()))
 	}
 }
 
@@ -124,14 +140,14 @@ func TestVictims(t *testing.T) {
 	up := s.add(1, idle)
 	registered := s.add(1, roster.Runner{RegistrationID: 9})
 	unregistered := s.add(1, starting)
-	s.want.replicas = 1
+	s.spec.Replicas = 1
 	s.pass()
 	s.later(surplusPatience).publish(1)
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.Name}, names(p.With(DeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.Name}, names(p.With(scaling.DeleteUnregistered))); diff != "" {
 		t.Errorf("deleted if still unregistered (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{registered.Name, up.Name}, names(p.With(Deregister))); diff != "" {
+	if diff := cmp.Diff([]string{registered.Name, up.Name}, names(p.With(scaling.Deregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
@@ -142,28 +158,30 @@ func TestVictimWhoseRemovalIsUnderWayCounts(t *testing.T) {
 	first := s.add(2, idle)
 	s.pass()
 	s.later(surplusPatience).publish(1)
-	s.historyOf(first).AskedAt, s.historyOf(first).Removing = s.now, true
+	s.RememberAsked(first, true)
 	if p := s.pass(); len(p.going()) != 0 {
-		t.Errorf("removed %v, want none except the one whose removal is under way", names(p.With(Deregister)))
+		t.Errorf("removed %v, want none except the one whose removal is under way", names(p.With(scaling.Deregister)))
 	}
 	s.answer(first, registrations.Busy)
-	s.want.replicas = 1
-	if p := s.pass(); len(p.With(Deregister)) != 1 || p.With(Deregister)[0] == first {
-		t.Errorf("removed %v; want the other one, as the first is busy", names(p.With(Deregister)))
+	s.spec.Replicas = 1
+	if p := s.pass(); len(p.With(scaling.Deregister)) != 1 || p.With(scaling.Deregister)[0] == first {
+		t.Errorf("removed %v; want the other one, as the first is busy", names(p.With(scaling.Deregister)))
 	}
 }
 
+// A figure still has the completion that was just reported, for 10 s; only then the 30 s of a surplus runner begin.
 func TestCompletionsOfTheLastSecondsAreNotSurplus(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, roster.Runner{Phase: busyOne.Phase, HadJob: true, Completed: true, JobPatchID: 1})
 	s.add(2, idle)
-	s.pass()
-	if len(s.surplus) != 0 {
-		t.Errorf("%d surplus runners: the figure still has the completion just reported", len(s.surplus))
+	for s.now.Before(start.Add(completionWindow + surplusPatience)) {
+		if p := s.publish(1).pass(); len(p.going()) != 0 {
+			t.Fatalf("%v go after %s", names(p.going()), s.now.Sub(start))
+		}
+		s.later(time.Second)
 	}
-	s.later(completionWindow).pass()
-	if len(s.surplus) != 1 {
-		t.Errorf("%d surplus runners after the window, want 1", len(s.surplus))
+	if p := s.publish(1).pass(); len(p.With(scaling.Deregister)) != 1 {
+		t.Errorf("%v go after 40 s, want one of those that are idle", names(p.going()))
 	}
 }
 
@@ -174,10 +192,10 @@ func TestTemplateChangeReplacesIdleRunnersOnly(t *testing.T) {
 	unregistered := s.add(1, old(starting))
 	up := s.add(1, old(idle))
 	p := s.pass()
-	if diff := cmp.Diff([]string{unregistered.Name}, names(p.With(DeleteUnregistered))); diff != "" {
+	if diff := cmp.Diff([]string{unregistered.Name}, names(p.With(scaling.DeleteUnregistered))); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{up.Name}, names(p.With(Deregister))); diff != "" {
+	if diff := cmp.Diff([]string{up.Name}, names(p.With(scaling.Deregister))); diff != "" {
 		t.Errorf("GitHub is asked about (-want +got):\n%s", diff)
 	}
 }
@@ -189,11 +207,11 @@ func TestOneThingIsDoneAboutARunner(t *testing.T) {
 	old.Template = "former"
 	r := s.add(1, old)
 
-	s.Remember(s.seen())
-	s.historyOf(r).RetryAt = s.now.Add(idleGrace)
 	s.pass()
-	if p := s.later(idleGrace).pass(); len(p.order) != 1 || p.decided[r] != Deregister {
-		t.Errorf("decided %v about %v, want it removed and nothing else", p.decided[r], names(p.order))
+	s.ask(r, pool.Call[registrations.Answer]{Err: errNoAnswer})
+	s.pass()
+	if p := s.later(idleGrace).pass(); len(p.about()) != 1 || p.decided(r) != scaling.Deregister {
+		t.Errorf("decided %v about %v, want it removed and nothing else", p.decided(r), names(p.about()))
 	}
 }
 
@@ -201,9 +219,9 @@ func TestRemovedRunnersAreDeleted(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.historyOf(r).RemovedAt = s.now
-	if p := s.pass(); len(p.With(Delete)) != 1 {
-		t.Errorf("delete %v, want the runner GitHub has removed", names(p.With(Delete)))
+	s.answer(r, registrations.Removed)
+	if p := s.pass(); len(p.With(scaling.Delete)) != 1 {
+		t.Errorf("delete %v, want the runner GitHub has removed", names(p.With(scaling.Delete)))
 	}
 }
 
@@ -213,29 +231,28 @@ func TestForgedFiguresStayInRange(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec    v1alpha1.EphemeralRunnerSetSpec
 		ceiling int
-		// create counts the runners that are created beside two that are idle.
-		create int
+		// create counts the runners that are created beside two that are idle, and due those of the two that go.
+		create, due int
 	}{
-		"above the ceiling":        {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, MaxRunners: new(math.MaxInt)}, 50, 48},
-		"no maxRunners":            {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt32}, 50, 48},
-		"maxRunners below":         {v1alpha1.EphemeralRunnerSetSpec{Replicas: 40, MaxRunners: new(10)}, 50, 8},
-		"no ceiling":               {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, AssignedJobs: math.MaxInt}, 0, maxCreatesPerPass},
-		"negative":                 {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MinInt, AssignedJobs: math.MinInt}, 0, 0},
-		"negative, but not by far": {v1alpha1.EphemeralRunnerSetSpec{Replicas: -1_000_000_000}, 0, 0},
-		"negative maxRunners":      {v1alpha1.EphemeralRunnerSetSpec{Replicas: 5, MaxRunners: new(-5)}, 0, 0},
+		"above the ceiling":        {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, MaxRunners: new(math.MaxInt)}, 50, 48, 0},
+		"no maxRunners":            {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt32}, 50, 48, 0},
+		"maxRunners below":         {v1alpha1.EphemeralRunnerSetSpec{Replicas: 40, MaxRunners: new(10)}, 50, 8, 0},
+		"no ceiling":               {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MaxInt, AssignedJobs: math.MaxInt}, 0, maxCreatesPerPass, 0},
+		"negative":                 {v1alpha1.EphemeralRunnerSetSpec{Replicas: math.MinInt, AssignedJobs: math.MinInt}, 0, 0, 2},
+		"negative, but not by far": {v1alpha1.EphemeralRunnerSetSpec{Replicas: -1_000_000_000}, 0, 0, 2},
+		"negative maxRunners":      {v1alpha1.EphemeralRunnerSetSpec{Replicas: 5, MaxRunners: new(-5)}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(0)
 			s.add(2, idle)
-			s.want = DemandOf(&test.spec).Within((&effective.Plan{}).
-				At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now),
-				&v1alpha1.PlannedCapacity{}).Unserved()
-			p := s.pass()
-			if p.create != test.create {
+			s.spec, s.unserved = test.spec, true
+			s.numbers = (&effective.Plan{}).At(&v1alpha1.AutoscalingRunnerSet{}, test.ceiling, s.now)
+			if p := s.pass(); p.create != test.create {
 				t.Errorf("%d runners are created, want %d", p.create, test.create)
 			}
-			if len(p.surplus) > 2 {
-				t.Errorf("%d of 2 runners are surplus", len(p.surplus))
+			s.patchID++
+			if p := s.later(surplusPatience).pass(); len(p.going()) != test.due {
+				t.Errorf("%d of 2 runners go, want %d", len(p.going()), test.due)
 			}
 		})
 	}
@@ -260,7 +277,7 @@ func TestRepetitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(test.replicas)
-			s.want.maxRunners = test.max
+			s.spec.MaxRunners = new(test.max)
 			for _, r := range test.runners {
 				s.add(1, r)
 			}
@@ -280,16 +297,18 @@ func TestUnansweredCreationsAreNotSurplus(t *testing.T) {
 	s.out = creations.Unseen{Expected: 5, Uncertain: 5}
 	s.pass()
 	if p := s.later(surplusPatience).publish(5).pass(); len(p.going()) != 0 {
-		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.With(Deregister)))
+		t.Errorf("GitHub is asked to remove %v, which are wanted", names(p.With(scaling.Deregister)))
 	}
 }
 
 func TestTemplateOfARunner(t *testing.T) {
-	h := New(&creations.Memory{})
-	h.Remember(Seen{Template: "now"})
-	for template, old := range map[string]bool{"now": false, "former": true, "": false /* ARC's */} {
-		if got := h.oldTemplate(&roster.Runner{Template: template}); got != old {
-			t.Errorf("a runner of template %q is of an old one: %t", template, got)
+	for template, want := range map[string]scaling.Action{
+		"template": scaling.None, "former": scaling.Deregister, "": scaling.None, // ARC's
+	} {
+		s := newScenario(1)
+		r := s.add(1, with(idle, func(r *roster.Runner) { r.Template = template }))
+		if p := s.pass(); p.decided(r) != want {
+			t.Errorf("a runner of template %q: %v is decided, want %v", template, p.decided(r), want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
-package scaling
+package scaling_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 )
 
 const (
@@ -67,14 +68,14 @@ func TestAnyHistoryConvergesOnceTheWorldStandsStill(t *testing.T) {
 		sim.jobs += 5
 		sim.publish()
 		sim.show(true)
-		sim.pass(t)
+		p := sim.pass(t)
 		wanted := sim.figures.replicas - sim.taken()
-		limited := sim.state.failures.count+sim.state.failures.refusals+sim.state.doubt.Jobs > 0
+		limited := sim.state.Placing(p.Plan).Failing || sim.doubted(p) > 0
 		if wanted > 0 && !limited && sim.alive() < sim.figures.maxRunners {
 			t.Fatalf("seed %d: %d runners are missing after a pass", seed, wanted)
 		}
 		sim.show(true)
-		if p := sim.pass(t); !p.idle() {
+		if p := sim.pass(t); !sim.isIdle(p) {
 			t.Fatalf("seed %d: a second pass plans %+v", seed, p)
 		}
 	}
@@ -86,7 +87,7 @@ func (sim *simulation) settle(t *testing.T, seed uint64) {
 	t.Helper()
 	p := sim.pass(t)
 	for range 2 * int(defaultRegistrationTimeout/(10*time.Second)) {
-		if p.idle() {
+		if sim.isIdle(p) {
 			return
 		}
 		sim.later(10 * time.Second)
@@ -128,8 +129,7 @@ func TestAnyHistoryEndsWithNothingLeft(t *testing.T) {
 // standStill ends everything that is under way, and all faults.
 func (sim *simulation) standStill() {
 	sim.calm, sim.frozen, sim.minRunners, sim.figures.maxRunners = true, false, 0, max(10, sim.figures.maxRunners)
-	sim.figures.headroom, sim.figures.scaleDownDelay, sim.figures.maxIdleTime,
-		sim.figures.startsPerMinute = demand.Headroom{}, demand.DefaultScaleDownDelay, 0, 0
+	sim.figures.planned = v1alpha1.PlannedCapacity{}
 	sim.later(firstCreateBackoff)
 	for len(sim.inFlight) > 0 {
 		sim.answer()
@@ -142,15 +142,20 @@ func (sim *simulation) standStill() {
 	sim.show(true)
 }
 
-// idle reports whether there is nothing to do.
-func (p *Plan) idle() bool {
-	return p.Repeat+p.create == 0 &&
-		len(p.With(Delete))+len(p.With(DeleteUnregistered))+len(p.With(Deregister))+len(p.With(LookUp))+
-			len(p.With(MarkFailed)) == 0
+// isIdle reports whether there is nothing to do, and no pause for which a creation has to wait.
+func (sim *simulation) isIdle(p *plan) bool {
+	return p.Repeat+p.create == 0 && len(p.about()) == 0 && sim.state.Creations.Allowed(sim.now())
+}
+
+// doubted returns the number of jobs that are doubted, as the status says.
+func (sim *simulation) doubted(p *plan) int {
+	status := &v1alpha1.EphemeralRunnerSetStatus{}
+	sim.state.Describe(status, newSet(sim.seen.replicas), sim.cache, p.Plan)
+	return status.DoubtedJobs
 }
 
 // pass does what Reconcile does up to the plan; then the plan is checked and carried out.
-func (sim *simulation) pass(t *testing.T) *Plan {
+func (sim *simulation) pass(t *testing.T) *plan {
 	t.Helper()
 	p, first := sim.planned(), !sim.state.Creations.Listed()
 	sim.check(t, p)
@@ -161,8 +166,8 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 		made = sim.apply(p)
 	}
 	_, shelved := sim.state.Creations.Uncertain()
-	if alive := sim.alive(); made > 0 && alive > sim.seen.maxRunners {
-		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.maxRunners)
+	if alive := sim.alive(); made > 0 && alive > sim.seen.limit() {
+		t.Errorf("%d created and %d alive: more than maxRunners %d", made, alive, sim.seen.limit())
 	}
 	// The controller can't know which of the runners that nobody wants any more were created.
 	if taken := sim.taken() - len(shelved) + sim.absent(shelved); made > 0 && taken > sim.most() {
@@ -178,7 +183,7 @@ func (sim *simulation) pass(t *testing.T) *Plan {
 // most returns the number of runners that the numbers ask for at most: with headroom for all assigned jobs, as if all
 // of them ran.
 func (sim *simulation) most() int {
-	headroom := sim.seen.headroom
+	headroom := cmp.Or(sim.seen.planned.Headroom, &v1alpha1.Headroom{})
 	idle := (sim.seen.assignedJobs*headroom.Percent + 99) / 100
 	if headroom.Max > 0 {
 		idle = min(idle, headroom.Max)
@@ -191,7 +196,7 @@ func (sim *simulation) most() int {
 func (sim *simulation) checkStarts(t *testing.T) {
 	t.Helper()
 	sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool { return sim.now().Sub(s.at) >= time.Minute })
-	if most := sim.seen.startsPerMinute; most > 0 && len(sim.starts) > most {
+	if most := sim.seen.planned.MaxStartsPerMinute; most > 0 && len(sim.starts) > most {
 		t.Errorf("%d created within a minute, which may be %d", len(sim.starts), most)
 	}
 }
@@ -209,7 +214,7 @@ func (sim *simulation) checkExpected(t *testing.T) {
 }
 
 // planned does what Reconcile does up to the plan.
-func (sim *simulation) planned() *Plan {
+func (sim *simulation) planned() *plan {
 	s := sim.state
 	if sim.begins { // what is gone by now was created by somebody else
 		sim.starts = slices.DeleteFunc(sim.starts, func(s creation) bool {
@@ -217,28 +222,15 @@ func (sim *simulation) planned() *Plan {
 		})
 		sim.begins = false
 	}
-	for uid, past := range s.runners { // what it asks about a registration that is over is never answered
-		if !slices.ContainsFunc(sim.cache, func(r *roster.Runner) bool {
-			return r.UID == uid &&
-				r.RegistrationID == past.registrationID
-		}) {
-			delete(sim.inFlight, uid)
-			delete(sim.answers, uid)
-		}
-	}
-	s.Remember(Seen{
+	s.Remember(scaling.Seen{
 		Now: sim.now(), Runners: sim.cache, PatchID: sim.seen.patchID, Template: fmt.Sprint(sim.template),
 		ConfigURL: sim.configURL,
 		Departing: sim.departures.Of(setKey.Namespace, sim.cache),
 	})
-	for _, r := range sim.cache {
-		if call, known := sim.answers[r.UID]; known {
-			delete(sim.answers, r.UID)
-			s.rememberAnswer(r, call)
-		}
-	}
-	p := s.Plan(sim.cache, sim.seen.Demand, sim.unseen())
-	s.Follow(p)
+	s.RememberAnswers(sim.cache)
+	sim.record()
+	p := newPlan(s, sim.cache, sim.seen.demand(), sim.unseen())
+	s.Follow(p.Plan)
 	s.Creations.Keep(p.Repeat)
 	return p
 }
@@ -247,28 +239,27 @@ func (sim *simulation) planned() *Plan {
 func (sim *simulation) passAgain(t *testing.T) {
 	t.Helper()
 	p, s := sim.planned(), sim.state
-	deletedAgain := append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()),
-		s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...)
+	deletedAgain := append(s.WithoutRecentlyDeleted(p.With(scaling.Delete), sim.now()),
+		s.WithoutRecentlyDeleted(p.With(scaling.DeleteUnregistered), sim.now())...)
 	deletedAgain = slices.DeleteFunc(deletedAgain, func(r *roster.Runner) bool { return !sim.deletes(p, r) })
-	asked := slices.ContainsFunc(append(p.With(Deregister), p.With(LookUp)...),
-		func(r *roster.Runner) bool { return sim.inFlight[r.UID] == nil })
-	if create := s.CreateLimit(p); create > p.Repeat || len(deletedAgain) != 0 || asked {
-		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", create,
-			names(deletedAgain), asked)
+	asked := slices.ContainsFunc(append(p.With(scaling.Deregister), p.With(scaling.LookUp)...),
+		func(r *roster.Runner) bool { return !sim.asks(r) })
+	if p.create > 0 || len(deletedAgain) != 0 || asked {
+		t.Errorf("the same pass again creates %d, deletes %v, asks about others: %t", p.create, names(deletedAgain),
+			asked)
 	}
 }
 
 // taken counts the slots that runners really have. A runner that got its job while it was being deleted, which the
 // controller could not know, does not count before it is seen.
 func (sim *simulation) taken() int {
-	views := make([]*roster.Runner, 0, len(sim.runners))
+	taken := 0
 	for _, r := range sim.runners {
-		if r.shown || !r.Deleting {
-			views = append(views, &r.Runner)
+		if (r.shown || !r.Deleting) && sim.slotOf(&r.Runner) != slotFree {
+			taken++
 		}
 	}
-	t := sim.state.tally(views)
-	return t.waiting + t.working + t.held
+	return taken
 }
 
 func (sim *simulation) alive() int {
@@ -282,35 +273,35 @@ func (sim *simulation) alive() int {
 }
 
 // checkOrder fails the test if a plan has more than one action for a runner.
-func (p *Plan) checkOrder(t *testing.T) {
+func (p *plan) checkOrder(t *testing.T) {
 	t.Helper()
 	seen := map[types.UID]bool{}
-	for _, r := range p.order {
-		if seen[r.UID] || p.decided[r] == None {
-			t.Errorf("about %s more than one thing is decided, or none", r.Name)
+	for _, r := range p.about() {
+		if seen[r.UID] {
+			t.Errorf("about %s more than one thing is decided", r.Name)
 		}
 		seen[r.UID] = true
 	}
 }
 
 // check fails the test if the plan breaks a rule.
-func (sim *simulation) check(t *testing.T, p *Plan) {
+func (sim *simulation) check(t *testing.T, p *plan) {
 	t.Helper()
 	p.checkOrder(t)
 	for _, r := range sim.runners {
-		deleted := slices.ContainsFunc(p.With(Delete), func(d *roster.Runner) bool { return d.UID == r.UID })
+		deleted := slices.ContainsFunc(p.With(scaling.Delete), func(d *roster.Runner) bool { return d.UID == r.UID })
 		if deleted && r.busy && r.up && !r.Completed && r.ConfigURL == sim.configURL {
 			t.Errorf("%s is deleted though it has a job: %+v", r.Name, r)
 		}
 	}
-	for _, r := range append(slices.Clone(p.With(Deregister)), p.With(LookUp)...) {
+	for _, r := range append(slices.Clone(p.With(scaling.Deregister)), p.With(scaling.LookUp)...) {
 		if r.ConfigURL != sim.configURL {
 			t.Errorf("%s is asked about where it was never registered", r.Name)
 		}
 	}
-	for _, r := range p.With(MarkFailed) {
+	for _, r := range p.With(scaling.MarkFailed) {
 		if is := sim.find(r); is != nil && !is.registered &&
-			sim.now().Sub(sim.state.historyOf(r).exitedAt) < explanationTimeout {
+			sim.now().Sub(sim.knownOf(r).exitedAt) < explanationTimeout {
 			t.Errorf("%s is called failed though GitHub has removed its record: %+v", r.Name, is)
 		}
 	}
@@ -320,7 +311,7 @@ func (sim *simulation) check(t *testing.T, p *Plan) {
 
 // checkMovedOnce fails the test if the plan moves a runner that came to its node when the manager had seen that it was
 // cordoned.
-func (sim *simulation) checkMovedOnce(t *testing.T, p *Plan) {
+func (sim *simulation) checkMovedOnce(t *testing.T, p *plan) {
 	t.Helper()
 	for _, r := range p.Moved {
 		if is := sim.find(r); is != nil && is.node > 0 && sim.signed[is.node-1] > 0 &&
@@ -338,7 +329,7 @@ func (sim *simulation) checkMoved(t *testing.T) {
 	for _, view := range sim.cache {
 		r := sim.find(view)
 		before := r.node > 0 && r.watched < sim.signed[r.node-1] && (r.born > sim.restarted || view.Arrival == 0)
-		if before && r.shown && sim.state.slotOf(&r.Runner) == slotWaiting && !sim.state.historyOf(&r.Runner).Busy {
+		if before && r.shown && sim.slotOf(&r.Runner) == slotWaiting {
 			t.Errorf("%s is still on its cordoned node: %+v", r.Name, r)
 		}
 	}
@@ -346,11 +337,11 @@ func (sim *simulation) checkMoved(t *testing.T) {
 
 // checkMaximum fails the test if the plan goes beyond maxRunners. A plan made before the list is not carried out if the
 // list shows more runners.
-func (sim *simulation) checkMaximum(t *testing.T, p *Plan) {
+func (sim *simulation) checkMaximum(t *testing.T, p *plan) {
 	t.Helper()
 	repeated, _ := sim.state.Creations.Uncertain()
 	alive, create := sim.alive(), p.create+sim.absent(repeated)
-	if sim.state.Creations.Listed() && create > 0 && alive+create > sim.seen.maxRunners {
-		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.maxRunners)
+	if sim.state.Creations.Listed() && create > 0 && alive+create > sim.seen.limit() {
+		t.Errorf("%d alive and %d to create: more than maxRunners %d", alive, create, sim.seen.limit())
 	}
 }

@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // Without a job there is no demand, and without capacity there is no job: a set whose jobs were cancelled while its
@@ -18,7 +20,7 @@ func TestFailingSetWithoutDemandIsGivenAJob(t *testing.T) {
 			s.pass()
 			s.publish(0)
 			for _, later := range []time.Duration{0, time.Second, longestBackoff, time.Hour} {
-				if got := s.capacity(s.later(later).pass()); got == nil || *got != 1 {
+				if got := s.status(s.later(later).pass()).Capacity; got == nil || *got != 1 {
 					t.Errorf("capacity %v, want 1", got)
 				}
 			}
@@ -31,14 +33,13 @@ func TestLateReportsOfJobsEndDegradation(t *testing.T) {
 	s := newScenario(5)
 	ended := s.add(3, roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed,
 		Reason: v1alpha1.ReasonRunnerExitedWithoutJob, RegistrationID: 7})
-	s.pass()
-	if !s.History.failures.isDegraded() {
+	if !s.degraded(s.pass()) {
 		t.Fatal("the set is not degraded by three runners that exited without a job")
 	}
 	ended.HadJob, ended.Completed, ended.JobPatchID = true, true, s.patchID
-	s.pass()
-	if s.History.failures.isDegraded() || s.History.failures.count != 0 {
-		t.Errorf("%d failures after the report of a job, want none", s.History.failures.count)
+	if p := s.pass(); s.degraded(p) || p.create != 5 {
+		t.Errorf("degraded: %t, create %d after the report of a job, want no failures and so no pause, and 5",
+			s.degraded(p), p.create)
 	}
 }
 
@@ -47,21 +48,23 @@ func TestRunnerThatGitHubCalledBusyDidNotExitWithoutAJob(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
 	s.pass()
-	s.History.historyOf(r).Busy = true
+	s.answer(r, registrations.Busy)
 	ended := *r
 	ended.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
 	s.runners[0] = &ended
 	s.later(time.Second).pass()
-	if p := s.later(settleGrace).publish(1).pass(); len(p.With(MarkFailed)) != 0 || len(p.With(Delete)) != 1 {
-		t.Errorf("treated as idle: %v, deleted: %v; want it deleted", names(p.With(MarkFailed)), names(p.With(Delete)))
+	if p := s.later(settleGrace).publish(1).pass(); len(p.With(scaling.MarkFailed)) != 0 ||
+		len(p.With(scaling.Delete)) != 1 {
+		t.Errorf("treated as idle: %v, deleted: %v; want it deleted", names(p.With(scaling.MarkFailed)),
+			names(p.With(scaling.Delete)))
 	}
 }
 
 func TestRunnersRefusedTogetherAreOneTry(t *testing.T) {
 	s := newScenario(10)
 	s.add(10, outdated)
-	if p := s.pass(); p.RequeueAt.Sub(s.now) != outdatedBackoffs[0] {
-		t.Errorf("a probe in %s, want %s", p.RequeueAt.Sub(s.now), outdatedBackoffs[0])
+	if p := s.pass(); p.RequeueAt.Sub(s.now) != 5*time.Minute {
+		t.Errorf("a probe in %s, want %s", p.RequeueAt.Sub(s.now), 5*time.Minute)
 	}
 }
 
@@ -70,7 +73,7 @@ func TestProbeThatIsUpIsStillTheProbe(t *testing.T) {
 	s := newScenario(10)
 	s.add(1, outdated)
 	s.pass()
-	if p := s.later(outdatedBackoffs[0]).pass(); p.create != 1 {
+	if p := s.later(5 * time.Minute).pass(); p.create != 1 {
 		t.Fatalf("create %d when a probe is due, want 1", p.create)
 	}
 	s.add(1, idle)

@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"context"
@@ -12,14 +12,16 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
+	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 // apply makes the API server do what was planned, and asks GitHub. It returns the number of runners that were created.
-func (sim *simulation) apply(p *Plan) int {
+func (sim *simulation) apply(p *plan) int {
 	s := sim.state
-	for _, r := range append(s.WithoutRecentlyDeleted(p.With(Delete), sim.now()),
-		s.WithoutRecentlyDeleted(p.With(DeleteUnregistered), sim.now())...) {
+	for _, r := range append(s.WithoutRecentlyDeleted(p.With(scaling.Delete), sim.now()),
+		s.WithoutRecentlyDeleted(p.With(scaling.DeleteUnregistered), sim.now())...) {
 		if is := sim.find(r); is != nil && sim.deletes(p, r) {
 			is.Deleting = true
 			sim.write(is)
@@ -28,17 +30,15 @@ func (sim *simulation) apply(p *Plan) int {
 			s.RememberDeleted(r.UID, sim.now())
 		}
 	}
-	for _, r := range p.With(MarkFailed) {
+	for _, r := range p.With(scaling.MarkFailed) {
 		if is := sim.find(r); is != nil {
 			is.Phase = failedOne.Phase
 			sim.write(is)
 		}
 	}
-	for _, r := range sim.ask(p.With(Deregister), removeAnswer) {
-		s.historyOf(r).Removing = true
-	}
-	sim.ask(p.With(LookUp), lookUpAnswer)
-	return sim.create(s.CreateLimit(p), p.Repeat)
+	sim.ask(p.With(scaling.Deregister), true, removeAnswer)
+	sim.ask(p.With(scaling.LookUp), false, lookUpAnswer)
+	return sim.create(s.CreateLimit(p.Plan), p.Repeat)
 }
 
 // find returns the runner as it is, nil if it is gone.
@@ -51,23 +51,33 @@ func (sim *simulation) find(r *roster.Runner) *simulatedRunner {
 
 // deletes reports whether the API server accepts the deletion or the runner is gone. A runner that was believed to be
 // unregistered must not have changed.
-func (sim *simulation) deletes(p *Plan, r *roster.Runner) bool {
+func (sim *simulation) deletes(p *plan, r *roster.Runner) bool {
 	is := sim.find(r)
-	return is == nil || !slices.Contains(p.With(DeleteUnregistered), r) || is.ResourceVersion == r.ResourceVersion
+	return is == nil || !slices.Contains(p.With(scaling.DeleteUnregistered), r) || is.ResourceVersion == r.ResourceVersion
 }
 
-// ask asks about runners, except those with a question under way, and returns those that it has asked about.
+// asked is a question about a runner that GitHub has not answered yet.
+type asked struct {
+	question *pool.Last[registrations.Answer]
+	ask      func(*simulatedRunner) registrations.Answer
+}
+
+// asks reports whether a question about the runner is under way.
+func (sim *simulation) asks(r *roster.Runner) bool {
+	_, under := sim.inFlight[r.UID]
+	return under
+}
+
+// ask asks about runners, perhaps to remove them, except those with a question under way.
 func (sim *simulation) ask(
-	about []*roster.Runner, ask func(*simulatedRunner) registrations.Answer,
-) (asked []*roster.Runner) {
+	about []*roster.Runner, removal bool, ask func(*simulatedRunner) registrations.Answer,
+) {
 	for _, r := range about {
-		if _, under := sim.inFlight[r.UID]; !under {
-			sim.inFlight[r.UID] = ask
-			sim.state.RememberAsked(r, false)
-			asked = append(asked, r)
+		if !sim.asks(r) {
+			sim.inFlight[r.UID] = asked{sim.state.Subject(r).Question, ask}
+			sim.state.RememberAsked(r, removal)
 		}
 	}
-	return asked
 }
 
 // Outcomes of a creation.

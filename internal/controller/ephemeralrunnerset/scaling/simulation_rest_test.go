@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -15,7 +16,7 @@ const longestRest = 2 * time.Hour
 // rest lets time pass in which nothing happens, at most until just before the pass that the controller has requested.
 // If there were something to do then that the last pass had not begun, it would be done too late or, without an event,
 // never.
-func (sim *simulation) rest(t *testing.T, p *Plan) {
+func (sim *simulation) rest(t *testing.T, p *plan) {
 	t.Helper()
 	former := p
 	if !sim.state.Creations.PausedUntil(sim.now()).IsZero() {
@@ -39,25 +40,25 @@ func (sim *simulation) rest(t *testing.T, p *Plan) {
 // newIn returns how many runners a plan creates, and which runners it deletes, asks about or marks as failed, unless an
 // earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be
 // picked for deletion.
-func (sim *simulation) newIn(p *Plan, former ...*Plan) (create int, about []*roster.Runner) {
-	waiting := sim.state.WithoutRecentlyDeleted(p.order, sim.now())
-	for _, r := range p.order {
-		what := p.decided[r]
-		began := slices.ContainsFunc(former, func(before *Plan) bool { return before.does(r, what) })
+func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*roster.Runner) {
+	waiting := sim.state.WithoutRecentlyDeleted(p.about(), sim.now())
+	for _, r := range p.about() {
+		what := p.decided(r)
+		began := slices.ContainsFunc(former, func(before *plan) bool { return before.does(r, what) })
 		switch what {
-		case Deregister, LookUp:
-			began = sim.inFlight[r.UID] != nil
-		case Delete, DeleteUnregistered:
+		case scaling.Deregister, scaling.LookUp:
+			began = sim.asks(r)
+		case scaling.Delete, scaling.DeleteUnregistered:
 			began = began || len(sim.inFlight) > 0 || !slices.Contains(waiting, r)
 		}
 		if !began {
 			about = append(about, r)
 		}
 	}
-	return sim.state.CreateLimit(p), about
+	return sim.state.CreateLimit(p.Plan), about
 }
 
 // does reports whether the plan does that with the runner, whose view may be a later one.
-func (p *Plan) does(r *roster.Runner, what Action) bool {
+func (p *plan) does(r *roster.Runner, what scaling.Action) bool {
 	return slices.ContainsFunc(p.With(what), func(other *roster.Runner) bool { return other.UID == r.UID })
 }

@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"slices"

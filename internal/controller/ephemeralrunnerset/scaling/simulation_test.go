@@ -1,4 +1,4 @@
-package scaling
+package scaling_test
 
 import (
 	"cmp"
@@ -8,13 +8,15 @@ import (
 	"time"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/harrier-ci/harrier/internal/capacity/demand"
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -51,16 +53,35 @@ type simulation struct {
 	cache      []*roster.Runner // what the roster holds
 	roster     *roster.Roster
 	departures *departures.Departures
-	state      *History
-	inFlight   map[types.UID]func(*simulatedRunner) registrations.Answer
-	answers    map[types.UID]pool.Call[registrations.Answer]
+	state      *scaling.History
+	inFlight   map[types.UID]asked
+
+	// What the test records of what the manager was told, for its rules: answers that it has not taken in yet, what it
+	// knows of runners, and the last patchID with the time at which that was first seen.
+	answers     map[types.UID]pool.Call[registrations.Answer]
+	known       map[types.UID]*known
+	patchSeen   int
+	patchSeenAt time.Time
 }
 
-// published has the listener's figures, and the user's maxRunners.
+// published has the listener's figures, with the numbers that were in force for it, and what the user writes:
+// maxRunners and what the set plans.
 type published struct {
-	Demand
-	patchID int
+	patchID, replicas, assignedJobs, minRunners, inForce int
+
+	maxRunners int
+	planned    v1alpha1.PlannedCapacity
 }
+
+// demand returns what the manager makes of it.
+func (f *published) demand() scaling.Demand {
+	return scaling.DemandOf(&v1alpha1.EphemeralRunnerSetSpec{
+		Replicas: f.replicas, AssignedJobs: f.assignedJobs, MaxRunners: new(f.maxRunners),
+	}).Within(inForce(f.minRunners, f.inForce), &f.planned)
+}
+
+// limit returns the number of runners that may exist.
+func (f *published) limit() int { return min(f.maxRunners, f.inForce) }
 
 // simulatedRunner is a runner as it really is, with the view that the API server has of it.
 type simulatedRunner struct {
@@ -96,10 +117,9 @@ func newSimulation(seed uint64) *simulation {
 	sim := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), clock: clocktesting.NewFakePassiveClock(start),
 		tried: map[string]time.Time{}, decided: map[string]bool{},
-		inFlight: map[types.UID]func(*simulatedRunner) registrations.Answer{},
+		inFlight: map[types.UID]asked{},
 	}
-	sim.figures.Demand = Demand{maxRunners: 20, failedHistoryLimit: defaultFailedHistoryLimit,
-		registrationTimeout: defaultRegistrationTimeout, scaleDownDelay: demand.DefaultScaleDownDelay}
+	sim.figures.maxRunners = 20
 	sim.plan(rand.New(rand.NewPCG(seed, 2)))
 	sim.restartManager()
 	return sim
@@ -110,12 +130,14 @@ func (sim *simulation) plan(random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		return
 	}
-	planned := &sim.figures.Demand
-	planned.headroom = demand.Headroom{Percent: random.IntN(100), Max: random.IntN(10)}
-	planned.scaleDownDelay = []time.Duration{shortestScaleDownDelay, demand.DefaultScaleDownDelay,
-		5 * time.Minute}[random.IntN(3)]
-	planned.maxIdleTime = []time.Duration{0, time.Minute}[random.IntN(2)]
-	planned.startsPerMinute = []int{0, 3, 30}[random.IntN(3)]
+	sim.figures.planned = v1alpha1.PlannedCapacity{
+		Headroom: &v1alpha1.Headroom{Percent: random.IntN(100), Max: random.IntN(10)},
+		ScaleDownDelay: &metav1.Duration{
+			Duration: []time.Duration{time.Second, 30 * time.Second, 5 * time.Minute}[random.IntN(3)],
+		},
+		MaxIdleTime:        []*metav1.Duration{nil, {Duration: time.Minute}}[random.IntN(2)],
+		MaxStartsPerMinute: []int{0, 3, 30}[random.IntN(3)],
+	}
 }
 
 func (sim *simulation) now() time.Time        { return sim.clock.Now() }
@@ -126,9 +148,9 @@ func (sim *simulation) chance(n int) bool     { return sim.random.IntN(n) == 0 }
 // manager's cache may be late: it may be a second one that has been waiting.
 func (sim *simulation) restartManager() {
 	sim.roster, sim.departures = roster.New(), departures.New()
-	sim.state = New(creations.New(sim.clock))
-	sim.inFlight, sim.answers = map[types.UID]func(*simulatedRunner) registrations.Answer{},
-		map[types.UID]pool.Call[registrations.Answer]{}
+	sim.state = scaling.New(creations.New(sim.clock))
+	sim.inFlight, sim.answers = map[types.UID]asked{}, map[types.UID]pool.Call[registrations.Answer]{}
+	sim.known, sim.patchSeenAt = map[types.UID]*known{}, time.Time{}
 	sim.frozen = false
 	sim.made++
 	sim.restarted = sim.made
@@ -319,19 +341,21 @@ func runnerKey(name string) types.NamespacedName {
 
 // answer makes GitHub answer a question, if one is waiting.
 func (sim *simulation) answer() {
-	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ func(*simulatedRunner) registrations.Answer) bool {
+	maps.DeleteFunc(sim.inFlight, func(uid types.UID, _ asked) bool {
 		return sim.find(&roster.Runner{UID: uid}) == nil // it is gone, and was asked about because of a late watch
 	})
 	for _, r := range sim.runners {
-		ask, asked := sim.inFlight[r.UID]
-		if !asked {
+		if !sim.asks(&r.Runner) {
 			continue
 		}
+		about := sim.inFlight[r.UID]
 		delete(sim.inFlight, r.UID)
-		sim.answers[r.UID] = pool.Call[registrations.Answer]{Result: ask(r), Finished: sim.now()}
+		said := answered(about.ask(r))
 		if sim.chance(5) {
-			sim.answers[r.UID] = pool.Call[registrations.Answer]{Err: errNoAnswer, Finished: sim.now()} // it was lost
+			said = pool.Call[registrations.Answer]{Err: errNoAnswer} // it was lost
 		}
+		settle(about.question, said)
+		sim.answers[r.UID] = said
 		return
 	}
 }

@@ -1,7 +1,6 @@
-package scaling
+package scaling_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -11,38 +10,29 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-func answered(r registrations.Answer) pool.Call[registrations.Answer] {
-	return pool.Call[registrations.Answer]{Result: r}
-}
-
-// answer asks GitHub about a runner now, and it answers immediately.
-func (s *scenario) answer(r *roster.Runner, result registrations.Answer) {
-	s.historyOf(r).AskedAt = s.now
-	s.historyOf(r).Remember(answered(result), s.now)
-}
-
 func TestIdleRunnerIsAskedAboutWhileJobsWait(t *testing.T) {
 	s := newScenario(1)
 	r := s.add(1, idle)
-	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
-		t.Fatalf("asked at once about %v, again in %s", names(p.With(LookUp)), p.RequeueAt.Sub(s.now))
+	if p := s.pass(); len(p.With(scaling.LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
+		t.Fatalf("asked at once about %v, again in %s", names(p.With(scaling.LookUp)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(idleGrace).pass(); len(p.With(scaling.LookUp)) != 1 {
 		t.Fatal("want it asked about after 30 s")
 	}
 	s.answer(r, registrations.Missing)
-	if p := s.later(registrations.MissingGrace - time.Second).pass(); len(p.With(LookUp)) != 0 {
+	if p := s.later(registrations.MissingGrace - time.Second).pass(); len(p.With(scaling.LookUp)) != 0 {
 		t.Error("asked again too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(scaling.LookUp)) != 1 {
 		t.Error("want it asked about again 15 s after the answer that it is missing")
 	}
 	s.answer(r, registrations.Missing)
-	if p := s.pass(); len(p.With(Delete)) != 1 {
+	if p := s.pass(); len(p.With(scaling.Delete)) != 1 {
 		t.Error("want it deleted after two answers 15 s apart")
 	}
 }
@@ -53,10 +43,10 @@ func TestIdleRunnerThatIsRegisteredIsAskedAboutAgainLater(t *testing.T) {
 	s.pass()
 	s.later(idleGrace).pass()
 	s.answer(r, registrations.Registered)
-	if p := s.later(askAgainInterval - time.Second).pass(); len(p.With(LookUp)) != 0 {
+	if p := s.later(askAgainInterval - time.Second).pass(); len(p.With(scaling.LookUp)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(scaling.LookUp)) != 1 {
 		t.Error("want it asked about again after a minute")
 	}
 }
@@ -68,17 +58,17 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 	for name, restart := range map[string]bool{"all up at once": false, "manager restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(runners)
-			s.want.assignedJobs, s.want.minRunners = 0, runners
+			s.spec.AssignedJobs, s.numbers.Min = 0, runners
 			s.add(runners, idle)
 			s.pass()
 			if restart {
 				s.later(47 * time.Minute)
-				s.History = New(&creations.Memory{})
+				s.History = scaling.New(&creations.Memory{})
 				s.pass()
 			}
 			began, asked, last := s.now, make([]int, minutes), map[*roster.Runner]time.Time{}
 			for second := range minutes * 60 {
-				for _, r := range s.later(time.Second).pass().With(LookUp) {
+				for _, r := range s.later(time.Second).pass().With(scaling.LookUp) {
 					if before, again := last[r]; again && s.now.Sub(before) < askIdleInterval {
 						t.Fatalf("%s is asked about again after %s", r.Name, s.now.Sub(before))
 					}
@@ -101,23 +91,23 @@ func TestIdleRunnersAreAskedAboutInTurnsWhileNoJobWaits(t *testing.T) {
 
 func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 	s := newScenario(1)
-	s.want.assignedJobs, s.want.minRunners = 0, 1
+	s.spec.AssignedJobs, s.numbers.Min = 0, 1
 	r := s.add(1, idle)
 	for {
 		p := s.pass()
+		asked := len(p.With(scaling.LookUp)) == 1
 		if s.now.Sub(start) > askIdleInterval+newRegistrationAge+registrations.MissingGrace {
 			t.Fatalf("not deleted after %s", s.now.Sub(start))
 		}
-		if len(p.With(Delete)) == 1 {
+		if len(p.With(scaling.Delete)) == 1 {
 			break
 		}
-		if len(p.With(LookUp)) == 1 {
+		if asked {
 			s.answer(r, registrations.Missing)
+			s.later(registrations.MissingGrace)
+			continue
 		}
 		s.later(p.RequeueAt.Sub(s.now))
-		if len(p.With(LookUp)) == 1 {
-			s.now = s.historyOf(r).AskedAt.Add(registrations.MissingGrace)
-		}
 	}
 }
 
@@ -126,26 +116,26 @@ func TestIdleRunnerWithoutRegistrationIsReplacedThoughNoJobWaits(t *testing.T) {
 func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	const limit = 30 * time.Minute
 	s := newScenario(100)
-	s.want.assignedJobs, s.want.minRunners = 0, 100
+	s.spec.AssignedJobs, s.numbers.Min = 0, 100
 	r := s.add(100, idle)
 	s.pass()
 	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
-	s.rememberAnswer(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
+	s.ask(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
 	for s.now.Before(start.Add(limit - time.Second)) {
-		if p := s.later(time.Second).pass(); len(p.With(LookUp)) > 0 {
-			t.Fatalf("asked about %v, %s before the limit ends", names(p.With(LookUp)), limited.Until.Sub(s.now))
+		if p := s.later(time.Second).pass(); len(p.With(scaling.LookUp)) > 0 {
+			t.Fatalf("asked about %v, %s before the limit ends", names(p.With(scaling.LookUp)), limited.Until.Sub(s.now))
 		}
 	}
 	s.later(time.Minute)
-	if p := s.pass(); len(p.With(LookUp)) == 0 || len(p.With(LookUp)) > 30 {
-		t.Errorf("%d questions in the minute after the limit, want about 10", len(p.With(LookUp)))
+	if p := s.pass(); len(p.With(scaling.LookUp)) == 0 || len(p.With(scaling.LookUp)) > 30 {
+		t.Errorf("%d questions in the minute after the limit, want about 10", len(p.With(scaling.LookUp)))
 	}
 }
 
 // The runners of minRunners exist for this job: how long they were idle before it says nothing about them.
 func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s := newScenario(5)
-	s.want.assignedJobs, s.want.minRunners = 0, 5
+	s.spec.AssignedJobs, s.numbers.Min = 0, 5
 	s.add(5, idle)
 	s.pass()
 	s.later(time.Hour).pass()
@@ -153,18 +143,19 @@ func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 		s.answer(r, registrations.Registered) // in their turn
 	}
 	s.later(time.Minute).pass()
-	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.With(LookUp))+len(p.With(Deregister)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
-		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.With(LookUp)),
-			names(p.With(Deregister)), p.RequeueAt.Sub(s.now))
+	s.spec.AssignedJobs = 1
+	if p := s.pass(); len(p.With(scaling.LookUp))+len(p.With(scaling.Deregister)) != 0 ||
+		p.RequeueAt.Sub(s.now) != idleGrace {
+		t.Fatalf("the job has just come: asked about %v, removing %v, again in %s", names(p.With(scaling.LookUp)),
+			names(p.With(scaling.Deregister)), p.RequeueAt.Sub(s.now))
 	}
-	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 5 || len(p.With(Deregister)) != 0 {
-		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(LookUp)),
-			names(p.With(Deregister)))
+	if p := s.later(idleGrace).pass(); len(p.With(scaling.LookUp)) != 5 || len(p.With(scaling.Deregister)) != 0 {
+		t.Errorf("the job has waited for 30 s: asked about %v, removing %v", names(p.With(scaling.LookUp)),
+			names(p.With(scaling.Deregister)))
 	}
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(scaling.Deregister)) != 1 {
 		t.Errorf("the job has waited for more than the registration timeout: removing %v, want one replaced",
-			names(p.With(Deregister)))
+			names(p.With(scaling.Deregister)))
 	}
 }
 
@@ -174,11 +165,11 @@ func TestIdleRunnersThatWereAskedAboutAreLeftAloneWhenTheNextJobComes(t *testing
 	s.pass()
 	s.later(idleGrace).pass()
 	s.answer(r, registrations.Registered)
-	s.want.assignedJobs = 0
+	s.spec.AssignedJobs = 0
 	s.later(askIdleInterval - time.Minute).pass()
-	s.want.assignedJobs = 1
-	if p := s.pass(); len(p.With(LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
-		t.Errorf("asked about %v, again in %s", names(p.With(LookUp)), p.RequeueAt.Sub(s.now))
+	s.spec.AssignedJobs = 1
+	if p := s.pass(); len(p.With(scaling.LookUp)) != 0 || p.RequeueAt.Sub(s.now) != idleGrace {
+		t.Errorf("asked about %v, again in %s", names(p.With(scaling.LookUp)), p.RequeueAt.Sub(s.now))
 	}
 }
 
@@ -187,8 +178,11 @@ func TestRegistrationTimeout(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(idleGrace).pass()
-	s.historyOf(r).AskedAt = s.now.Add(defaultRegistrationTimeout - askAgainInterval)
-	if p := s.later(defaultRegistrationTimeout).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(defaultRegistrationTimeout - time.Second).pass(); len(p.With(scaling.Deregister)) != 0 {
+		t.Error("GitHub is asked to remove a runner too early")
+	}
+	s.answer(r, registrations.Registered)
+	if p := s.later(time.Second).pass(); len(p.With(scaling.Deregister)) != 1 {
 		t.Error("want GitHub asked to remove a runner that got no job for so long")
 	}
 }
@@ -197,10 +191,10 @@ func TestWorkingRunnerIsAskedAboutEveryTenMinutes(t *testing.T) {
 	s := newScenario(1)
 	s.add(1, busyOne)
 	s.pass()
-	if p := s.later(askWorkingInterval - time.Second).pass(); len(p.With(LookUp)) != 0 {
+	if p := s.later(askWorkingInterval - time.Second).pass(); len(p.With(scaling.LookUp)) != 0 {
 		t.Error("asked too early")
 	}
-	if p := s.later(time.Second).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(scaling.LookUp)) != 1 {
 		t.Error("want a lost completion looked for")
 	}
 }
@@ -209,14 +203,14 @@ func TestCompletedRunnerThatLivesOnIsRemoved(t *testing.T) {
 	s := newScenario(0)
 	r := s.add(1, lingering)
 	s.pass()
-	if p := s.later(lingerGrace).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(lingerGrace).pass(); len(p.With(scaling.Deregister)) != 1 {
 		t.Fatal("want GitHub asked after a minute")
 	}
 	s.answer(r, registrations.Busy)
-	if p := s.later(lingerGrace - time.Second).pass(); len(p.With(Deregister)) != 0 {
+	if p := s.later(lingerGrace - time.Second).pass(); len(p.With(scaling.Deregister)) != 0 {
 		t.Error("asked again within a minute")
 	}
-	if p := s.later(time.Second).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(time.Second).pass(); len(p.With(scaling.Deregister)) != 1 {
 		t.Error("want GitHub asked again after a minute")
 	}
 }
@@ -229,20 +223,20 @@ func TestCompletedRunnerWithoutARecordedRegistrationIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScenario(1)
-			s.want.maxRunners = 1
+			s.spec.MaxRunners = new(1)
 			shape := lingering
 			shape.Phase, shape.RegistrationID = phase, 0
 			s.add(1, shape)
 			s.pass()
 			p := s.later(lingerGrace - time.Second).pass()
 			if len(p.going()) != 0 || p.RequeueAt.Sub(s.now) != time.Second {
-				t.Errorf("within the minute: delete %v, again in %s", names(p.With(Delete)), p.RequeueAt.Sub(s.now))
+				t.Errorf("within the minute: delete %v, again in %s", names(p.With(scaling.Delete)), p.RequeueAt.Sub(s.now))
 			}
-			if p := s.later(time.Second).pass(); len(p.With(Delete)) != 1 ||
-				len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
-				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(Delete)),
-					names(p.With(Deregister)),
-					names(p.With(LookUp)))
+			if p := s.later(time.Second).pass(); len(p.With(scaling.Delete)) != 1 ||
+				len(p.With(scaling.Deregister))+len(p.With(scaling.LookUp)) != 0 {
+				t.Errorf("delete %v, ask about %v and %v; want it deleted", names(p.With(scaling.Delete)),
+					names(p.With(scaling.Deregister)),
+					names(p.With(scaling.LookUp)))
 			}
 		})
 	}
@@ -266,9 +260,8 @@ func TestQuestionsWaitForAsLongAsGitHubWants(t *testing.T) {
 			s := newScenario(test.replicas)
 			r := s.add(1, test.shape)
 			s.pass()
-			limited := &actions.RateLimitedError{Until: s.now.Add(wanted),
-				Err: &actions.Error{StatusCode: http.StatusTooManyRequests}}
-			s.historyOf(r).Remember(pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)}, s.now)
+			before := &actions.Error{StatusCode: http.StatusServiceUnavailable, RetryAt: s.now.Add(wanted)}
+			s.ask(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", before)})
 			if got := s.outcomeOf(); got.after != wanted || (got.what != "deregister" && got.what != "look up") {
 				t.Errorf("%v; want GitHub asked after %s", got, wanted)
 			}
@@ -281,11 +274,11 @@ func TestQuestionWithoutAnswerIsRepeatedLater(t *testing.T) {
 	r := s.add(1, idle)
 	s.pass()
 	s.later(surplusPatience).publish(0).pass()
-	s.historyOf(r).Remember(pool.Call[registrations.Answer]{Err: errors.New("no answer")}, s.now)
-	if p := s.pass(); len(p.With(Deregister)) != 0 {
+	s.ask(r, pool.Call[registrations.Answer]{Err: errNoAnswer})
+	if p := s.pass(); len(p.With(scaling.Deregister)) != 0 {
 		t.Error("GitHub is asked again at once")
 	}
-	if p := s.later(retryQuestionAfter).pass(); len(p.With(Deregister)) != 1 {
+	if p := s.later(retryQuestionAfter).pass(); len(p.With(scaling.Deregister)) != 1 {
 		t.Error("want GitHub asked again")
 	}
 }
@@ -296,36 +289,48 @@ func TestNoRunnerIsKeptBeyondMaxRunners(t *testing.T) {
 	s.add(3, idle)
 	s.pass()
 	s.later(idleGrace).pass()
-	if s.later(defaultRegistrationTimeout).pass(); s.doubt.Jobs != 3 {
-		t.Fatalf("%d jobs are doubted", s.doubt.Jobs)
+	if doubted := s.doubted(s.later(defaultRegistrationTimeout).pass()); doubted != 3 {
+		t.Fatalf("%d jobs are doubted", doubted)
 	}
-	s.want.maxRunners, s.want.replicas = 0, 0
+	s.spec.MaxRunners, s.spec.Replicas = new(0), 0
 	s.pass()
 	s.later(surplusPatience)
 	s.patchID++
-	if p := s.pass(); len(p.With(Deregister)) != 3 {
-		t.Errorf("removing %v, want all", names(p.With(Deregister)))
+	if p := s.pass(); len(p.With(scaling.Deregister)) != 3 {
+		t.Errorf("removing %v, want all", names(p.With(scaling.Deregister)))
 	}
 }
 
-// That a user lowers minRunners says nothing about jobs.
+// That a user lowers minRunners says nothing about jobs: the first ones that do come to nothing are the first of which
+// the set knows, and so the figures are believed anew after them.
 func TestLowerLimitsAreNoDisappointment(t *testing.T) {
 	s := newScenario(0)
 	for range 4 {
-		s.want.minRunners = 5
+		s.numbers.Min = 5
 		s.add(6, idle)
 		s.publish(1)
-		s.want.replicas = 6
+		s.spec.Replicas = 6
 		s.pass()
-		s.want.minRunners = 0
+		s.numbers.Min = 0
 		s.later(time.Minute).publish(0).pass()
 		s.later(surplusPatience).publish(0).pass()
 		s.later(time.Second).pass()
 		s.runners = nil
 		s.later(time.Hour).publish(0).pass()
 	}
-	if s.doubt.Disappointments != 0 {
-		t.Errorf("%d disappointments", s.doubt.Disappointments)
+	if doubted := s.doubted(s.publish(1).pass()); doubted != 0 {
+		t.Errorf("%d jobs are doubted at once", doubted)
+	}
+	s.add(2, idle)
+	s.publish(2).pass()
+	s.later(idleGrace).pass()
+	if doubted := s.doubted(s.later(defaultRegistrationTimeout).pass()); doubted != 2 {
+		t.Fatalf("%d jobs are doubted that have waited beside idle runners", doubted)
+	}
+	s.publish(0).pass()
+	s.later(figuresSettleGrace).pass()
+	if doubted := s.doubted(s.publish(2).pass()); doubted != 0 {
+		t.Errorf("%d jobs are doubted at once after the first that came to nothing", doubted)
 	}
 }
 
@@ -338,7 +343,7 @@ func TestNewRegistrationIsNotMissingBecauseTheFormerWas(t *testing.T) {
 	r.RegistrationID++
 	s.later(registrations.MissingGrace).pass()
 	s.answer(r, registrations.Missing)
-	if p := s.pass(); len(p.With(Delete)) != 0 {
+	if p := s.pass(); len(p.With(scaling.Delete)) != 0 {
 		t.Errorf("deleted after one answer about its registration")
 	}
 }
@@ -351,11 +356,11 @@ func TestWaitForAJobBeginsWithThePod(t *testing.T) {
 	s.later(defaultRegistrationTimeout - time.Second).pass()
 	r.Phase = v1alpha1.EphemeralRunnerPhaseRunning
 	s.later(time.Minute)
-	if p := s.pass(); len(p.With(Deregister))+len(p.With(LookUp)) != 0 {
-		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.With(Deregister)),
-			names(p.With(LookUp)))
+	if p := s.pass(); len(p.With(scaling.Deregister))+len(p.With(scaling.LookUp)) != 0 {
+		t.Errorf("removed %v, asked about %v as soon as it was up again", names(p.With(scaling.Deregister)),
+			names(p.With(scaling.LookUp)))
 	}
-	if p := s.later(idleGrace).pass(); len(p.With(LookUp)) != 1 {
+	if p := s.later(idleGrace).pass(); len(p.With(scaling.LookUp)) != 1 {
 		t.Error("want it asked about after 30 s")
 	}
 }
