@@ -118,6 +118,7 @@ func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	s := newScenario(100)
 	s.spec.AssignedJobs, s.numbers.Min = 0, 100
 	r := s.add(100, idle)
+	s.add(1, busyOne) // the question about it is due after ten minutes
 	s.pass()
 	limited := &actions.RateLimitedError{Until: s.now.Add(limit), Err: &actions.Error{StatusCode: http.StatusForbidden}}
 	s.ask(r, pool.Call[registrations.Answer]{Err: fmt.Errorf("ask GitHub: %w", limited)})
