@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 	"time"
 
@@ -77,13 +76,20 @@ func SetConditions(conditions *[]metav1.Condition, generation int64, now time.Ti
 // maxReason is the longest reason, in characters, that an Event may have; a condition's may be longer.
 const maxReason = 128
 
-var notInReason = regexp.MustCompile(`[^A-Za-z0-9_,:]`)
+// lettersAndDigits are those of ASCII.
+const lettersAndDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 // validReason turns a text into a word that the schema of conditions accepts. Many reasons come from schedulers,
 // kubelets or container runtimes, which have no such rule, and a status that is refused because of its reason says
 // nothing at all.
 func validReason(text string) string {
-	word := strings.TrimLeft(notInReason.ReplaceAllString(text, ""), "0123456789_,:")
+	word := strings.Map(func(character rune) rune {
+		if strings.ContainsRune(lettersAndDigits+"_,:", character) {
+			return character
+		}
+		return -1
+	}, text)
+	word = strings.TrimLeft(word, "0123456789_,:")
 	return cmp.Or(strings.TrimRight(word[:min(len(word), maxReason)], ",:"), "Unknown")
 }
 
