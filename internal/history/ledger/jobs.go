@@ -22,9 +22,9 @@ type Page struct {
 	LookedTo time.Time `json:"lookedTo,omitzero"`
 }
 
-// maxLookedAt bounds the jobs that a page looks at if no index leads to what the filter chooses: 8,000 take 80 ms, and a
+// maxLookedAt bounds the jobs that a page looks at if no index leads to what the filter chooses: 20,000 take 50 ms, and a
 // million would take seconds.
-const maxLookedAt = 8_000
+const maxLookedAt = 20_000
 
 // Jobs returns the jobs that a filter chooses, the youngest first.
 func (l *Ledger) Jobs(ctx context.Context, filter Filter) (Page, error) {
@@ -102,8 +102,9 @@ func (q *query) beside(place, side string) error {
 	return nil
 }
 
-// edge returns the place and time of the last job that a page looks at, nothing if there are less than maxLookedAt, or an
-// index leads to those that the filter chooses.
+// edge returns the place and time of the last job that a page looks at, and has the filter begin then: SQLite uses this
+// bound of an index, and not that of a row of values. It returns nothing if there are less than maxLookedAt, or an index
+// leads to those that the filter chooses.
 func (l *Ledger) edge(ctx context.Context, filter *Filter) (place string, at time.Time, err error) {
 	few := filter.RunnerUID+filter.Runner+filter.JobID+filter.LostCause != "" || filter.RunID != 0 ||
 		filter.Lost || filter.Running
@@ -133,6 +134,9 @@ func (l *Ledger) edge(ctx context.Context, filter *Filter) (place string, at tim
 	})
 	if err != nil {
 		return "", at, fmt.Errorf("find the last job that a page looks at: %w", err)
+	}
+	if place != "" {
+		filter.From = at
 	}
 	return place, at, nil
 }

@@ -217,10 +217,10 @@ func lookAt(t *testing.T, l *ledger.Ledger, filter ledger.Filter) (seen look, ne
 	return seen, page.Next
 }
 
-// TestARareJobIsFoundFurtherBack: a page looks at 8,000 jobs at most, and says how far it has looked.
+// TestARareJobIsFoundFurtherBack: a page looks at 20,000 jobs at most, and says how far it has looked.
 func TestARareJobIsFoundFurtherBack(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
-		const all, lookedAt = 8_100, 8_000
+		const all, lookedAt = 20_100, 20_000
 		many := make([]ledger.Job, all)
 		for i := range many {
 			many[i] = finished(i, i)

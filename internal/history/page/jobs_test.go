@@ -37,7 +37,7 @@ func TestPagesOfJobsHaveEachJobASingleTime(t *testing.T) {
 
 func TestARareJobIsAFurtherPageAway(t *testing.T) {
 	s := invented(t)
-	const lookedAt = 8_000 // by the ledger, for one page
+	const lookedAt = 20_000 // by the ledger, for one page
 	many := make([]ledger.Job, lookedAt+1)
 	for i := range many {
 		many[i] = ledger.Job{RunnerUID: fmt.Sprintf("many-%d", i), Cluster: "c", Namespace: "n", Set: "s", Name: "common",
