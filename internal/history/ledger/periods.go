@@ -256,9 +256,7 @@ func addPeriod(rows *sql.Rows, of func(kindOfJob) *sums) error {
 	if err := rows.Scan(append(targets, &peakMemory, &cpuAverage, &throttled, &times)...); err != nil {
 		return err
 	}
-	sum := of(kind)
-	sum.merge(&part, peakMemory, cpuAverage, throttled)
-	sum.times.Merge(times)
+	of(kind).merge(&part, peakMemory, cpuAverage, throttled, times)
 	return nil
 }
 
@@ -305,8 +303,7 @@ func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed ma
 		if sets[set] == nil {
 			sets[set] = newSums()
 		}
-		sets[set].merge(of, of.peakMemory.String(), of.cpuAverage.String(), of.throttled.String())
-		sets[set].times.Merge(of.times.String())
+		sets[set].merge(of, of.peakMemory.String(), of.cpuAverage.String(), of.throttled.String(), of.times.String())
 	}
 	return writePeriod(ctx, tx, daysOfSets, started, sets)
 }

@@ -255,7 +255,7 @@ func (l *Ledger) Sizes(ctx context.Context, filter Filter, prices Prices) ([]Siz
 		if all[kind] == nil {
 			all[kind] = newSums()
 		}
-		all[kind].merge(&part, peakMemory, cpuAverage, throttled)
+		all[kind].merge(&part, peakMemory, cpuAverage, throttled, "") // no waits are asked for
 		return nil
 	})
 	if err != nil {
@@ -301,7 +301,7 @@ func sizeOf(kind kindOfJob, s *sums, prices Prices) Size {
 }
 
 // merge adds sums, whose histograms are in the form that the database has.
-func (s *sums) merge(part *sums, peakMemory, cpuAverage, throttled string) {
+func (s *sums) merge(part *sums, peakMemory, cpuAverage, throttled, times string) {
 	cpu, memory := max(s.cpuRequest, part.cpuRequest), max(s.memoryRequest, part.memoryRequest)
 	numbers := s.numbers()
 	for i, number := range part.numbers() {
@@ -311,4 +311,5 @@ func (s *sums) merge(part *sums, peakMemory, cpuAverage, throttled string) {
 	s.peakMemory.Merge(peakMemory)
 	s.cpuAverage.Merge(cpuAverage)
 	s.throttled.Merge(throttled)
+	s.times.Merge(times)
 }
