@@ -5,11 +5,11 @@ package jobhooks
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -122,9 +122,6 @@ func (h *hooks) run(script string, env ...string) string {
 	return printed.String()
 }
 
-// free is the part of a line that depends on the machine.
-var free = regexp.MustCompile(`[0-9.]+ [GM]iB of [0-9.]+ [GM]iB free`)
-
 func TestStartSaysWhereAndAfterWhichWait(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		want := "Scale set: arc-runners/set\nPod: set-abc-runner-x7k2p\nNode: worker-3\n" +
@@ -151,20 +148,20 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 				"periods\n::warning title=CPU limit reached::the job was throttled in 25 % of the time in which it " +
 				"was at work, because its container reached its CPU limit: it would be faster with a higher limit of " +
 				"the runner container in scale set arc-runners/set\nNetwork: 3.0 GiB received, 50.0 MiB sent\nDisk: " +
-				"100.0 MiB written, 2.0 GiB read; SPACE in /\n",
+				"100.0 MiB written, 2.0 GiB read; 60.0 GiB of 100.0 GiB free in /\n",
 			`{"usage":1,"peakMemoryBytes":2147483648,"memoryLimitBytes":2147483648,"oomKills":2,"cpuMicroseconds":312000000,"throttledMicroseconds":45000000,"cpuPeriods":4000,"throttledPeriods":1000}` + "\n",
 		},
 		"v1": {
 			"Memory: peak 1.0 GiB, no limit\nOOM kills: 0\nCPU: 61.2 s used\nNetwork: 3.0 GiB received, 50.0 MiB " +
-				"sent\nDisk: 2.0 MiB written, 1.0 MiB read; SPACE in /\n",
+				"sent\nDisk: 2.0 MiB written, 1.0 MiB read; 60.0 GiB of 100.0 GiB free in /\n",
 			`{"usage":1,"peakMemoryBytes":1073741824,"oomKills":0,"cpuMicroseconds":61234567,"throttledMicroseconds":0,"cpuPeriods":0,"throttledPeriods":0}` + "\n",
 		},
 	} {
 		t.Run(version, func(t *testing.T) {
 			inEachShell(t, func(t *testing.T, h *hooks) {
 				// without the wait
-				_, printed, _ := strings.Cut(h.run("completed.sh", "CGROUP="+absolute(t, version)), "\n")
-				if diff := cmp.Diff(want.printed, free.ReplaceAllString(printed, "SPACE")); diff != "" {
+				_, printed, _ := strings.Cut(h.run("completed.sh", "CGROUP="+absolute(t, version), h.disk(60)), "\n")
+				if diff := cmp.Diff(want.printed, printed); diff != "" {
 					t.Errorf("printed (-want +got):\n%s", diff)
 				}
 				if got := h.read(h.termination); got != want.line {
@@ -177,6 +174,17 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestADiskWithLessThanOnePercentFreeIsFull(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		const warning = "::warning title=Disk full::less than 1 % of the disk with / is free\n"
+		for free, full := range map[int]bool{0: true, 1: false} {
+			if got := h.run("completed.sh", "CGROUP=/nowhere", h.disk(free)); strings.Contains(got, warning) != full {
+				t.Errorf("with %d %% free it printed\n%s", free, got)
+			}
+		}
+	})
 }
 
 // Whatever is missing or forged, the job goes on, and no forged text is run.
@@ -209,7 +217,7 @@ func TestADiskThatHangsDelaysNoJob(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		hang := h.hangingFile()
 		for name, env := range map[string]string{
-			"asked": "PATH=" + h.hangingTool("df") + ":" + os.Getenv("PATH"), "message": "TERMINATION_LOG=" + hang, "summary": "GITHUB_STEP_SUMMARY=" + hang,
+			"asked": h.tool("df", "exec sleep 60"), "message": "TERMINATION_LOG=" + hang, "summary": "GITHUB_STEP_SUMMARY=" + hang,
 		} {
 			began := time.Now()
 			printed := h.run("started.sh", env) + h.run("completed.sh", "CGROUP="+absolute(t, "v1"), env)
@@ -226,14 +234,22 @@ func TestADiskThatHangsDelaysNoJob(t *testing.T) {
 	})
 }
 
-// hangingTool returns a directory with a program of that name that does not end.
-func (h *hooks) hangingTool(name string) string {
+// disk returns the variable for a disk of 100 GiB, however full that of the machine is.
+func (h *hooks) disk(freePercent int) string {
+	h.Helper()
+	const percent = 1 << 20 // KiB
+	return h.tool("df", fmt.Sprintf("echo Filesystem 1024-blocks Used Available Capacity Mounted on\n"+
+		"echo /dev/sda1 %d %d %d %d%% /", 100*percent, (100-freePercent)*percent, freePercent*percent, 100-freePercent))
+}
+
+// tool returns the variable with which a script finds a program of that name first.
+func (h *hooks) tool(name, script string) string {
 	h.Helper()
 	bin := h.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 		h.Fatal(err)
 	}
-	return bin
+	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
 // hangingFile returns a file whose opening lasts until the end of the test.
