@@ -5,9 +5,9 @@
 //	go run ./hack/mutation internal/controller/ephemeralrunner/rules
 //	go run ./hack/mutation -tests ./internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunnerset/scaling/slots.go
 //
-// The tests are those of the parent directory and everything below it, because a room is tested through its controller;
-// of a package that stands alone, its own. Files stay as they are: Go takes the changed one as an overlay. A change
-// that doesn't compile is not counted.
+// A package's own tests are asked first. A room is tested through its controller, too: what its own tests don't notice,
+// those of the parent directory and of everything below it are asked about. Files stay as they are: Go takes the changed
+// one as an overlay. A change that doesn't compile is not counted.
 package main
 
 import (
@@ -37,7 +37,7 @@ const (
 
 func main() {
 	tests := flag.String("tests", "",
-		"packages whose tests have to notice (default: those below the parent directory, if that is a package)")
+		"packages whose tests have to notice (default: its own, then those below the parent directory)")
 	limit := flag.Duration("timeout", 3*time.Minute,
 		"time for the tests; a change that makes them take longer is noticed")
 	workers := flag.Int("workers", 2, "changes that are tested at a time")
@@ -45,34 +45,41 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	for _, target := range flag.Args() {
-		below := *tests
-		if below == "" {
-			below = testsFor(target)
+		turns := []string{*tests}
+		if *tests == "" {
+			turns = testsFor(target)
 		}
-		if err := mutate(ctx, target, below, *limit, *workers); err != nil {
+		if err := mutate(ctx, target, turns, *limit, *workers); err != nil {
 			fmt.Fprintln(os.Stderr, "mutation:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-// testsFor returns the packages that test a package or a file.
-func testsFor(target string) string {
-	parent := filepath.Dir(filepath.Clean(target))
-	if code, _ := filepath.Glob(filepath.Join(parent, "*.go")); len(code) == 0 {
-		parent = filepath.Clean(target)
+// testsFor returns the packages that test a package or a file, those that answer sooner first.
+func testsFor(target string) []string {
+	own := filepath.Clean(target)
+	if strings.HasSuffix(own, ".go") {
+		own = filepath.Dir(own)
 	}
-	return "./" + filepath.ToSlash(parent) + "/..."
+	turns := []string{"./" + filepath.ToSlash(own)}
+	parent := filepath.Dir(own)
+	if code, _ := filepath.Glob(filepath.Join(parent, "*.go")); len(code) > 0 {
+		turns = append(turns, "./"+filepath.ToSlash(parent)+"/...")
+	}
+	return turns
 }
 
 // mutate tests all mutants of a package or a file and prints those that survive, and the score.
-func mutate(ctx context.Context, target, tests string, limit time.Duration, workers int) error {
+func mutate(ctx context.Context, target string, turns []string, limit time.Duration, workers int) error {
 	mutants, err := mutantsIn(target)
 	if err != nil {
 		return err
 	}
-	if output, err := test(ctx, "", tests, limit); err != nil {
-		return fmt.Errorf("the tests fail without a change: %w\n%s", err, output)
+	for _, tests := range turns {
+		if output, err := test(ctx, "", tests, limit); err != nil {
+			return fmt.Errorf("the tests fail without a change: %w\n%s", err, output)
+		}
 	}
 	outcomes := make([]outcome, len(mutants))
 	var group errgroup.Group
@@ -80,7 +87,7 @@ func mutate(ctx context.Context, target, tests string, limit time.Duration, work
 	for i, m := range mutants {
 		group.Go(func() error {
 			var err error
-			if outcomes[i], err = try(ctx, m, tests, limit); err != nil {
+			if outcomes[i], err = try(ctx, m, turns, limit); err != nil {
 				return err
 			}
 			if outcomes[i] == survived {
@@ -134,7 +141,7 @@ func mutantsIn(target string) ([]mutant, error) {
 }
 
 // try runs the tests with a mutant in place of its file.
-func try(ctx context.Context, m mutant, tests string, limit time.Duration) (outcome, error) {
+func try(ctx context.Context, m mutant, turns []string, limit time.Duration) (outcome, error) {
 	directory, err := os.MkdirTemp("", "mutation-*")
 	if err != nil {
 		return invalid, err
@@ -160,8 +167,10 @@ func try(ctx context.Context, m mutant, tests string, limit time.Duration) (outc
 	if exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "./"+filepath.Dir(m.file)).Run() != nil {
 		return invalid, ctx.Err()
 	}
-	if _, err := test(ctx, overlay, tests, limit); err != nil {
-		return killed, ctx.Err()
+	for _, tests := range turns {
+		if _, err := test(ctx, overlay, tests, limit); err != nil {
+			return killed, ctx.Err()
+		}
 	}
 	return survived, nil
 }

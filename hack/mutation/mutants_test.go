@@ -40,12 +40,14 @@ func TestMutantsOf(t *testing.T) {
 // A room is tested through its controller, a file with its package, and a package that stands alone by itself.
 func TestTestsFor(t *testing.T) {
 	t.Chdir("../..")
-	for target, want := range map[string]string{
-		"internal/controller/ephemeralrunner/rules/": "./internal/controller/ephemeralrunner/...",
-		"internal/pool/pool.go":                      "./internal/pool/...",
-		"internal/pool":                              "./internal/pool/...",
+	for target, want := range map[string][]string{
+		"internal/controller/ephemeralrunner/rules/": {
+			"./internal/controller/ephemeralrunner/rules", "./internal/controller/ephemeralrunner/...",
+		},
+		"internal/pool/pool.go": {"./internal/pool"},
+		"internal/pool":         {"./internal/pool"},
 	} {
-		if got := testsFor(target); got != want {
+		if got := testsFor(target); !slices.Equal(got, want) {
 			t.Errorf("the tests for %s are %s, want %s", target, got, want)
 		}
 	}
@@ -75,13 +77,13 @@ func TestTryTellsWhatTheTestsNotice(t *testing.T) {
 		t.Fatalf("mutants %v, %v; want two", mutants, err)
 	}
 	for i, want := range []outcome{killed, survived} {
-		if got, err := try(t.Context(), mutants[i], "./...", time.Minute); err != nil || got != want {
+		if got, err := try(t.Context(), mutants[i], []string{"./..."}, time.Minute); err != nil || got != want {
 			t.Errorf("%s: %d, want %d; %v", mutants[i], got, want, err)
 		}
 	}
 	broken := mutants[0]
 	broken.text = "&&"
-	if got, err := try(t.Context(), broken, "./...", time.Minute); err != nil || got != invalid {
+	if got, err := try(t.Context(), broken, []string{"./..."}, time.Minute); err != nil || got != invalid {
 		t.Errorf("a change that doesn't compile: %d; %v", got, err)
 	}
 	if after, err := os.ReadFile("p/p.go"); err != nil || string(after) != string(before) {
