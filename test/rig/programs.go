@@ -2,11 +2,13 @@ package rig
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,21 +25,31 @@ const controllerChart = root + "/charts/gha-runner-scale-set-controller"
 // built has the paths of the product's programs.
 type built struct{ manager, listener string }
 
-// programsDirectories contain them. They are empty until the programs are built.
-var programsDirectories = map[bool]*string{false: new(string), true: new(string)}
-
 // builds compile the programs a single time per test binary, with the race detector and without.
 var builds = map[bool]func() (built, error){
 	false: sync.OnceValues(func() (built, error) { return build(false) }),
 	true:  sync.OnceValues(func() (built, error) { return build(true) }),
 }
 
-func build(race bool) (built, error) {
-	directory, err := os.MkdirTemp("", "rig-programs-")
+// build compiles the programs into bin/rig, where the next test binary finds them: linking takes 5 s of CPU, and go build
+// doesn't repeat it for a program that is up to date.
+func build(race bool) (_ built, err error) {
+	directory, err := filepath.Abs(filepath.Join(root, "bin", "rig",
+		fmt.Sprintf("race-%t-%s", race, cmp.Or(buildTag, "shipped"))))
 	if err != nil {
-		return built{}, fmt.Errorf("make a directory for the programs: %w", err)
+		return built{}, fmt.Errorf("find the directory of the programs: %w", err)
 	}
-	*programsDirectories[race] = directory
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return built{}, fmt.Errorf("make the directory of the programs: %w", err)
+	}
+	turn, err := os.Create(directory + ".lock")
+	if err != nil {
+		return built{}, fmt.Errorf("take a turn at building the programs: %w", err)
+	}
+	defer func() { err = errors.Join(err, turn.Close()) }() // which ends the turn
+	if err := syscall.Flock(int(turn.Fd()), syscall.LOCK_EX); err != nil {
+		return built{}, fmt.Errorf("take a turn at building the programs: %w", err)
+	}
 	// Stripped as by make build: the shipped programs are measured.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", directory + string(filepath.Separator)}
 	if race {
@@ -74,15 +86,6 @@ var buildTag string
 func MainWithWrongClocks(m *testing.M) int {
 	buildTag = "rig"
 	return Main(m)
-}
-
-// removePrograms deletes the programs when the test binary is done.
-func removePrograms() {
-	for _, directory := range programsDirectories {
-		if err := os.RemoveAll(*directory); err != nil { // does nothing for an empty name
-			fmt.Fprintln(os.Stderr, "remove the programs:", err)
-		}
-	}
 }
 
 func schemes() []func(*runtime.Scheme) error {

@@ -118,7 +118,6 @@ func ClusterOptions() testkube.Options {
 
 // Main runs the tests of a package, which share a cluster that suits rigs, and returns their exit code.
 func Main(m *testing.M) int {
-	defer removePrograms()
 	return testkube.Main(m, ClusterOptions())
 }
 
