@@ -231,8 +231,9 @@ type schedule struct {
 	reruns bool
 }
 
-// stream was chosen among PCG's so that the first twenty seeds cover every fault in every variant.
-const stream = 98
+// stream is the first of PCG's with which twelve seeds cover every fault in every variant; with those before it more
+// are needed. TestTheSeedsOfCIHaveEveryFault fails where a new fault asks for another search.
+const stream = 161460
 
 // newSchedule derives a run from its seed.
 func newSchedule(seed uint64) schedule {

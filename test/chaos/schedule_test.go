@@ -26,7 +26,7 @@ func TestSchedules(t *testing.T) {
 }
 
 // seedsOfCI is the number of seeds that .ci/run runs.
-const seedsOfCI = 20
+const seedsOfCI = 12
 
 func TestTheSeedsOfCIHaveEveryFault(t *testing.T) {
 	seen := map[string]int{}
