@@ -50,7 +50,7 @@ func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 					}
 					return nil
 				}
-				s.pass(2 * longestBackoff)
+				s.pass(2 * longestPause)
 				if got := s.github.noted("delete 1"); got != 1 {
 					t.Errorf("deleted %d times once the job is acquired, want once after a second attempt", got)
 				}
@@ -71,7 +71,7 @@ func TestAMessageIsKeptUntilItIsKnownWhetherItsOffersCanBeFoundAgain(t *testing.
 			t.Errorf("deleted %d times while no search succeeds, want it kept", got)
 		}
 		s.github.onSearch = nil
-		s.pass(longestSearchBackoff)
+		s.pass(time.Minute) // the longest pause between searches
 		if got := s.github.noted("delete 1"); got != 1 {
 			t.Errorf("deleted %d times after a search has succeeded, want once", got)
 		}
@@ -93,8 +93,9 @@ func TestMessagesThatAreKeptNeverKeepPollsWaiting(t *testing.T) {
 				}
 				s.pass(time.Minute)
 				got := s.github.waiting()
-				if s.messages.LastID() != sent || len(got) > queue.MaxUnacked/2 || heedless != (len(got) == 0) {
-					t.Errorf("the last message received is %d of %d, kept: %v", s.messages.LastID(), sent, got)
+				last := s.github.lastPollAt().lastID
+				if last != sent || len(got) > queue.MaxUnacked/2 || heedless != (len(got) == 0) {
+					t.Errorf("the last message received is %d of %d, kept: %v", last, sent, got)
 				}
 			})
 		})
@@ -113,8 +114,9 @@ func TestMessagesWhoseReportsTakeTimeCountForNothing(t *testing.T) {
 			s.send(message(id+2, 1, fmt.Sprintf("start %d a%d", id+2, id)))
 		}
 		s.pass(10 * time.Second)
-		if got := s.github.noted("delete 1"); got != 0 || len(s.messages.Unacked) != queue.MaxUnacked {
-			t.Errorf("deleted %d times beside %d messages on their way, want it kept", got, len(s.messages.Unacked))
+		last := s.github.lastPollAt().lastID // while as many messages as may be are on their way, no poll goes out
+		if got := s.github.noted("delete 1"); got != 0 || last != queue.MaxUnacked-1 {
+			t.Errorf("deleted %d times beside %d messages on their way, want it kept", got, last+1)
 		}
 	})
 }
@@ -126,10 +128,7 @@ func TestStoppingDoesNotWaitForMessagesThatAreKept(t *testing.T) {
 		s.start()
 		s.pass(time.Second)
 		s.send(message(1, 1, "offer 1"))
-		begun := time.Now()
-		s.stop()
-		<-s.ended
-		if took, left := time.Since(begun), s.github.waiting(); took > time.Second || len(left) != 1 {
+		if took, left := s.stopped(), s.github.waiting(); took > time.Second || len(left) != 1 {
 			t.Errorf("stopping took %s, messages left: %v; want it at once and the message", took, left)
 		}
 	})

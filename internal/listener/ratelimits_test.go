@@ -32,9 +32,9 @@ func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 			return nil
 		}
 		s.start()
-		s.pass(firstBackoff)
+		s.pass(500 * time.Millisecond)
 		if got := len(s.github.pollTimes()); got != 2 {
-			t.Errorf("%d polls %s after a limit without an end, want 2", got, firstBackoff)
+			t.Errorf("%d polls half a second after a limit without an end, want 2", got)
 		}
 		s.pass(time.Minute)
 		if got := s.cluster.State(); got != "Listening/Listening" || len(s.cluster.States) != 2 {
@@ -69,7 +69,7 @@ func TestALimitWithoutAnEndThatLastsIsShownOnce(t *testing.T) {
 			t.Errorf("states = %+v, want the limit once", s.cluster.States)
 		}
 		limited = false
-		s.pass(longestBackoff + serving.PollHold + time.Second)
+		s.pass(longestPause + serving.PollHold + time.Second)
 		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s after the limit", got)
 		}

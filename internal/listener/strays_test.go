@@ -71,7 +71,7 @@ func TestStraysThatPassAreNotShown(t *testing.T) {
 func TestANewProcessStartsWithoutStrays(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.Set.Listener = &v1alpha1.ListenerStatus{
-			State: v1alpha1.ListenerStateListening, Reason: reasonListening, StrayRegistrations: 2,
+			State: v1alpha1.ListenerStateListening, Reason: "Listening", StrayRegistrations: 2,
 		}
 		s.start()
 		s.pass(time.Second)
@@ -124,7 +124,7 @@ func TestJobsOfUnknownRunnersAreToldInTheStatus(t *testing.T) {
 			s.send(lost)
 			s.pass(time.Second)
 		}
-		s.pass(detailsInterval)
+		s.pass(10 * time.Second)
 		got := s.cluster.States[written:]
 		if len(got) != 2 || got[0].UnknownRunnerJobs.Count != 1 || got[1].UnknownRunnerJobs.Count != 4 ||
 			got[1].State != v1alpha1.ListenerStateListening ||

@@ -110,7 +110,7 @@ func TestTheCountFollowsDemandWhileTheQueueIsAway(t *testing.T) {
 				s.github.statistics = statistics(3)
 				s.github.mu.Unlock()
 				// The next poll's failure may cost the session, and the next one comes with figures.
-				s.pass(2*longestBackoff + publishInterval)
+				s.pass(2*longestPause + 3*time.Second)
 				if got := s.cluster.Last().Replicas; got != 3 {
 					t.Errorf("replicas = %d, want the three jobs that the service counts", got)
 				}
