@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 func TestAMessageIsPublishedReportedAndDeletedInThisOrder(t *testing.T) {
@@ -100,7 +99,7 @@ func TestStartAndEndInOneMessageAreOneReport(t *testing.T) {
 }
 
 func TestWhenTheNextPollGoesOut(t *testing.T) {
-	full := make([]string, queue.MaxEntries)
+	full := make([]string, 50)
 	for i := range full {
 		full[i] = "complete 1 a"
 	}
@@ -111,8 +110,8 @@ func TestWhenTheNextPollGoesOut(t *testing.T) {
 		"offers":                     {[]string{"offer 1"}, time.Second},
 		"assignments":                {[]string{"start 1 a", "assign 2"}, time.Second},
 		"a full message":             {full, time.Second},
-		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, time.Second + queue.GatherInterval},
-		"a message without contents": {nil, time.Second + queue.GatherInterval},
+		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, 1200 * time.Millisecond},
+		"a message without contents": {nil, 1200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
@@ -135,8 +134,8 @@ func TestPollsThatAreNotHeldAreSpaced(t *testing.T) {
 		s.github.immediatePolls = 1000
 		s.start()
 		s.pass(10*time.Second - time.Millisecond)
-		if got, want := len(s.github.pollTimes()), int(10*time.Second/queue.GatherInterval); got != want {
-			t.Errorf("%d polls in 10 s, want %d", got, want)
+		if got := len(s.github.pollTimes()); got != 50 {
+			t.Errorf("%d polls in 10 s, want 50", got)
 		}
 		if got := s.github.noted("read"); got > 4 {
 			t.Errorf("statistics were read %d times in 10 s, want 4 at most: every 3 s", got)
@@ -159,12 +158,12 @@ func TestOnlySoManyMessagesAreUnderWay(t *testing.T) {
 		release := make(chan struct{})
 		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.start()
-		for id := range int64(queue.MaxUnacked + 2) {
+		for id := range int64(52) {
 			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
 		}
 		s.pass(5 * time.Second)
-		if got := s.github.lastPollAt().lastID; got != queue.MaxUnacked-1 {
-			t.Errorf("the last poll was after message %d, want it after %d: no more fit", got, queue.MaxUnacked-1)
+		if got := s.github.lastPollAt().lastID; got != 49 {
+			t.Errorf("the last poll was after message %d, want it after 49: the 50th is the last that fits", got)
 		}
 		close(release)
 		s.pass(time.Second)
@@ -272,7 +271,7 @@ func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 	})
 }
 
-// Small messages whose reports are slow don't keep an offer waiting while fewer than queue.MaxUnacked wait.
+// Small messages whose reports are slow don't keep an offer waiting while fewer than 50 wait.
 func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.OnJob = func(string) error { <-time.After(time.Second); return nil }
@@ -302,9 +301,9 @@ func TestAQueueOfOneEventMessagesIsReadQuickly(t *testing.T) {
 			s.github.enqueue(message(id+1, 0, fmt.Sprintf("complete %d runner-%d", id+1, id)))
 		}
 		s.github.enqueue(message(601, 0, "offer 9000"))
-		s.pass(20 * queue.GatherInterval)
+		s.pass(4 * time.Second)
 		if got := s.github.waiting(); len(got) != 0 || s.github.noted("acquire [9000]") != 1 {
-			t.Errorf("after %s %d messages are left", 20*queue.GatherInterval, len(got))
+			t.Errorf("after 4 s %d messages are left", len(got))
 		}
 	})
 }

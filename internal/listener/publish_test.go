@@ -13,7 +13,6 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listener/failure"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -110,7 +109,7 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 			return nil
 		}
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(failure.Grace + longestPause + time.Second)
+		s.pass(30*time.Second + longestPause + time.Second)
 		if got := s.cluster.State(); got != "Retrying/PublishFailed" {
 			t.Errorf("state = %s while it fails", got)
 		}
@@ -139,13 +138,19 @@ func TestEndsOfJobsWaitForAPublicationThatFails(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.start()
 				s.send(message(1, 2, "start 1 a", "start 2 b"))
-				s.cluster.OnPublish = func() error { return errBroken }
+				attempts := 0
+				s.cluster.OnPublish = func() error { attempts++; return errBroken }
 				s.send(message(2, 1, "assign 3"))
 				s.pass(7 * time.Second)
 				s.send(message(3, 1, "complete 1 a", "start 3 c"))
 				s.pass(test.failing)
 				if got := s.cluster.Job("a").JobResult != ""; got != test.ended || s.cluster.Job("c").JobID == "" {
 					t.Errorf("the end is reported: %t, want %t; the start: %+v", got, test.ended, s.cluster.Job("c"))
+				}
+				// Pauses grow to 7 s, and chance halves them at most.
+				if least, most := int(test.failing/(7*time.Second)), int(test.failing/(3*time.Second)); attempts < least ||
+					attempts > most {
+					t.Errorf("%d attempts in %s, want %d to %d", attempts, test.failing, least, most)
 				}
 				s.cluster.OnPublish = nil
 				s.pass(7 * time.Second)

@@ -18,8 +18,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
-// The tests of scenarios are inside of the package because Run keeps time in a bubble from passing: it waits for news of
-// files and for connections. This file alone uses what is private.
+// The tests of scenarios are inside of the package because Run keeps time in a bubble from passing: it waits for files
+// and connections. This file alone uses what is private.
 
 // What the rooms' tests use too.
 var message, statistics, job = listenertest.Message, listenertest.Statistics, listenertest.Job

@@ -10,7 +10,6 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/queue"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -321,7 +320,7 @@ func TestAcquiredJobsOutlastAScaleSetWithoutStatistics(t *testing.T) {
 						got, acquired, s.cluster.Published,
 					)
 				}
-				s.pass(scaling.AcquisitionTimeout + 2*serving.PollHold)
+				s.pass(time.Minute + 2*serving.PollHold)
 				if got := s.cluster.Last().Replicas; got != 0 {
 					t.Errorf("replicas = %d though the jobs were never assigned", got)
 				}

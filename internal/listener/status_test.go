@@ -164,3 +164,24 @@ func TestAnAnswerOlderThanAWriteOfTheStatusIsIgnored(t *testing.T) {
 		})
 	}
 }
+
+// The same if the write fails, so that the set has the status from before.
+func TestAnAnswerDuringAWriteOfTheStatusThatFailsIsIgnored(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.start()
+		fail := make(chan struct{})
+		s.cluster.OnState = func() error { <-fail; return errBroken }
+		s.github.onAcquire = func([]int64) ([]int64, error) { return nil, limitedFor(time.Hour) }
+		s.send(message(1, 0, "offer 1")) // a limit is to be shown
+		s.cluster.Set.Listener = nil
+		s.send(message(2, 1, "complete 1", "assign 2")) // the limit is of no interest any more
+		published := s.cluster.Last()
+		s.cluster.OnState = nil
+		s.release()
+		close(fail)
+		s.pass(time.Second)
+		if got := len(s.cluster.States); got != 2 || published.Replicas != 1 {
+			t.Errorf("wrote %+v after %+v was published, want Starting and Listening", s.cluster.States, published)
+		}
+	})
+}

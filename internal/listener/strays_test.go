@@ -12,7 +12,6 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -30,7 +29,7 @@ func TestStraysAreShownAfterThreeMinutes(t *testing.T) {
 		s.pass(serving.PollHold)
 		written, before := len(s.cluster.States), s.cluster.States[len(s.cluster.States)-1]
 		stray(s)
-		s.pass(scaling.StraysGrace)
+		s.pass(3 * time.Minute)
 		if got := s.cluster.States[written:]; len(got) != 0 {
 			t.Fatalf("wrote %+v in the first three minutes", got)
 		}
@@ -55,7 +54,7 @@ func TestStraysThatPassAreNotShown(t *testing.T) {
 		s.start()
 		for range 5 {
 			stray(s)
-			s.pass(scaling.StraysGrace - serving.PollHold)
+			s.pass(3*time.Minute - serving.PollHold)
 			s.github.statistics = &actions.Statistics{TotalRegisteredRunners: 1, TotalIdleRunners: 1}
 			s.pass(2 * serving.PollHold)
 		}
