@@ -1,4 +1,4 @@
-package listener
+package listener_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/listenertest"
 	"github.com/harrier-ci/harrier/internal/listener/queue"
 	"github.com/harrier-ci/harrier/internal/listener/reports"
 	"github.com/harrier-ci/harrier/internal/listener/scaling"
@@ -13,11 +14,11 @@ import (
 
 // fullMessage returns a full message, one half about jobs that were assigned, the other about jobs that were completed.
 func fullMessage() *actions.Message {
-	message := &actions.Message{ID: 1, Statistics: statistics(queue.MaxEntries), Entries: queue.MaxEntries}
+	message := &actions.Message{ID: 1, Statistics: listenertest.Statistics(queue.MaxEntries), Entries: queue.MaxEntries}
 	for i := range queue.MaxEntries / 2 {
-		message.JobsAssigned = append(message.JobsAssigned, actions.JobAssigned{JobMessageBase: job(int64(i))})
+		message.JobsAssigned = append(message.JobsAssigned, actions.JobAssigned{JobMessageBase: listenertest.Job(int64(i))})
 		message.JobsCompleted = append(message.JobsCompleted, actions.JobCompleted{
-			JobMessageBase: job(int64(1000 + i)), RunnerName: fmt.Sprintf("runner-%d", i), Result: "succeeded",
+			JobMessageBase: listenertest.Job(int64(1000 + i)), RunnerName: fmt.Sprintf("runner-%d", i), Result: "succeeded",
 		})
 	}
 	return message

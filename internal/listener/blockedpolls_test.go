@@ -29,7 +29,7 @@ func (s *scenario) block(reports int, after time.Duration) {
 		s.send(message(id+1, 0, entries...))
 		s.pass(queue.GatherInterval)
 	}
-	s.pass(refreshInterval + 5*time.Second)
+	s.pass(15 * time.Second)
 }
 
 // The runners' status can't be patched, but the set can: it follows demand although no poll goes out.
@@ -50,7 +50,7 @@ func TestDemandIsFollowedWhileReportsKeepPollsWaiting(t *testing.T) {
 				s.block(test.reports, test.after)
 				polls := len(s.github.pollTimes())
 				s.send(message(1000, 7, "assign 9001"))
-				s.pass(refreshInterval + time.Second)
+				s.pass(11 * time.Second) // the statistics are read every 10 s
 				if got := s.cluster.Last().Replicas; got != 7 {
 					t.Errorf(
 						"replicas = %d, want the 7 of the statistics; %d polls went out meanwhile",
@@ -75,7 +75,7 @@ func TestReportsThatFailForLongLetPollsGoOn(t *testing.T) {
 				if got := s.github.noted("delete 1000"); got != 1 {
 					t.Errorf(
 						"%d messages still wait, the last poll was after %d",
-						len(s.messages.Unacked), s.github.lastPollAt().lastID,
+						len(s.github.waiting()), s.github.lastPollAt().lastID,
 					)
 				}
 			})

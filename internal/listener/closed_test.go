@@ -119,7 +119,7 @@ func TestAFailureBeforeIsForgotten(t *testing.T) {
 			t.Fatalf("state %q although polls fail", got)
 		}
 		s.setMaximum(0)
-		s.pass(closeTimeout)
+		s.pass(5 * time.Second)
 		if got := s.cluster.State(); got != closed || s.cluster.Last().SessionID != "" {
 			t.Errorf("state %q, published %+v; want the session closed", got, s.cluster.Last())
 		}
@@ -141,7 +141,7 @@ func TestASessionThatComesTooLateIsClosed(t *testing.T) {
 		s.start()
 		s.setMaximum(0)
 		close(release)
-		s.pass(closeTimeout)
+		s.pass(5 * time.Second)
 		s.wantClosed("session-1")
 		if len(s.github.pollTimes()) != 0 {
 			t.Errorf("polls %+v, want none", s.github.polls)
@@ -178,7 +178,11 @@ func TestAReportThatHangsHoldsTheSessionForSeconds(t *testing.T) {
 		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.send(message(1, 1, "start 1 runner"))
 		s.setMaximum(0)
-		s.pass(closeTimeout)
+		s.pass(4 * time.Second)
+		if s.github.noted("close 1 session-1") != 0 {
+			t.Error("the session was closed after 4 s, want 5 s for the report")
+		}
+		s.pass(time.Second)
 		s.wantClosed("session-1")
 	})
 }
@@ -201,7 +205,7 @@ func TestClosingIsRetriedUntilGitHubHasEndedTheSessionItself(t *testing.T) {
 		if err := s.health.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
-		s.pass(abandonTimeout)
+		s.pass(2 * time.Minute)
 		attempts = s.github.noted("close 1 session-1")
 		s.pass(10 * time.Minute)
 		if got := s.github.noted("close 1 session-1"); got != attempts || s.cluster.State() != closed {
@@ -243,21 +247,21 @@ func TestEndsOfJobsAreSeenWithoutASession(t *testing.T) {
 		s.pass(20 * time.Minute)
 		s.github.statistics = statistics(1)
 		for waited := time.Duration(0); s.cluster.Last().AssignedJobs != 1; waited += time.Second {
-			if waited > serving.PollHold {
+			if waited > 50*time.Second {
 				t.Fatalf("published %+v, want the one job that is left", s.cluster.Last())
 			}
 			s.pass(time.Second)
 		}
 		before := s.cluster.Last()
-		s.pass(refreshInterval)
+		s.pass(10 * time.Second)
 		if got := s.cluster.Last(); got.PatchID <= before.PatchID {
-			t.Errorf("patchID %d for %s after the end of a job, want a later one", got.PatchID, refreshInterval)
+			t.Errorf("patchID %d for 10 s after the end of a job, want a later one", got.PatchID)
 		}
-		s.pass(settlingGrace)
+		s.pass(time.Minute)
 		reads := s.github.noted("read")
 		s.pass(time.Hour)
-		if got := s.github.noted("read") - reads; got > int(time.Hour/serving.PollHold) {
-			t.Errorf("%d reads in an hour without a change, want no more than with a session", got)
+		if got := s.github.noted("read") - reads; got > 72 {
+			t.Errorf("%d reads in an hour without a change, want 72 at most: one each 50 s, as with a session", got)
 		}
 	})
 }
@@ -276,7 +280,7 @@ func TestSlotsAreReleasedWithoutStatistics(t *testing.T) {
 				s.start()
 				s.pass(queue.GatherInterval)
 				first := s.cluster.Last()
-				s.pass(settlingGrace)
+				s.pass(time.Minute)
 				if last := s.cluster.Last(); first.PatchID == 0 || first.Replicas != 0 ||
 					last.PatchID <= first.PatchID {
 					t.Errorf("published %+v and later %+v, want no runners and a later patchID", first, last)
@@ -334,11 +338,11 @@ func playSickness(s *scenario, random *rand.Rand) {
 			next.Statistics.TotalRunningJobs = running
 			s.send(next)
 		}
-		s.pass(closeTimeout)
+		s.pass(5 * time.Second)
 		maximum := s.file.MaxRunners
 		if maximum == 0 {
-			if s.session.current != nil || s.polls.UnderWay {
-				s.t.Fatal("a session is held although maxRunners is 0")
+			if s.github.held != "" || s.github.polling > 0 {
+				s.t.Fatalf("%q is held, with %d polls, although maxRunners is 0", s.github.held, s.github.polling)
 			}
 			continue
 		}

@@ -78,7 +78,7 @@ func (e *environment) write(change func(*config.Config)) {
 }
 
 // start runs the listener and waits for its session, unless a session is open already.
-func (e *environment) start() {
+func (e *environment) start(change ...func(*listener.Options)) {
 	e.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop, e.process, e.log, e.ended = stop, &process{Cluster: e.cluster}, new(safeBuffer), make(chan struct{})
@@ -86,6 +86,9 @@ func (e *environment) start() {
 	options := listener.Options{
 		ConfigPath: e.file, Cluster: e.process, Connect: e.process.connect, LogTo: log, Owner: "pod",
 		HealthAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
+	}
+	for _, change := range change {
+		change(&options)
 	}
 	go func() {
 		defer close(ended)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listener/failure"
 )
 
 func pollFailure(cause error) error {
@@ -52,7 +51,7 @@ func TestAPollThatIsCutIsFollowedByAPatchID(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cutPolls()
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(refreshInterval + time.Second)
+		s.pass(11 * time.Second) // until the statistics have been read again
 		s.reload(func(c *config.Config) { c.MinRunners = 1 })
 		before := s.cluster.Last()
 		s.pass(time.Minute)
@@ -81,7 +80,7 @@ func TestPollsThatAreCutWhileNothingCanBeReadAreShown(t *testing.T) {
 
 // A service that can be reached does not make up for a queue that can't, however long each attempt takes.
 func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
-	for name, took := range map[string]time.Duration{"refused": 0, "dropped": failure.HeldAtLeast} {
+	for name, took := range map[string]time.Duration{"refused": 0, "dropped": 10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.github.onPoll = func() error {
@@ -95,7 +94,7 @@ func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
 					t.Errorf("state = %s, ready: %v", got, s.health.Ready())
 				}
 				if got := len(s.github.pollTimes()); got > 90 {
-					t.Errorf("%d polls in 10 min, want pauses that grow to %s", got, longestBackoff)
+					t.Errorf("%d polls in 10 min, want pauses that grow to %s", got, longestPause)
 				}
 			})
 		})
@@ -106,12 +105,17 @@ func TestAQueueOutOfReachIsShownThoughStatisticsCanBeRead(t *testing.T) {
 func TestAReadAfterTheLossOfASessionMakesNobodyReady(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cutPolls()
-		release := make(chan struct{})
+		lose, release := make(chan struct{}), make(chan struct{})
+		s.github.onDelete = func(int64) error { <-lose; return actions.ErrSessionNotFound }
 		s.github.onRead = func() error { <-release; return nil }
-		s.pass(30 * time.Second) // the first poll is cut, and the statistics are being read
+		s.send(message(1, 0, "start 1 a"))
+		s.pass(31 * time.Second) // the second poll was cut, and the statistics are being read
+		if got := len(s.github.pollTimes()); got != 3 || s.github.noted("read") != 1 {
+			t.Fatalf("%d polls, calls of GitHub: %v", got, s.github.calls)
+		}
 		s.github.onOpen = func() error { return errBroken }
 		s.release()
-		s.loop.sessionLost(time.Now()) // as a deletion may find out
+		close(lose) // a deletion finds out
 		s.pass(time.Second)
 		close(release)
 		s.pass(time.Second)

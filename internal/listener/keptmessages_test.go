@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 // noRoom is a service that can't list its open offers, and a set that has no room for another job.
@@ -50,7 +49,7 @@ func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 					}
 					return nil
 				}
-				s.pass(2 * longestBackoff)
+				s.pass(2 * longestPause)
 				if got := s.github.noted("delete 1"); got != 1 {
 					t.Errorf("deleted %d times once the job is acquired, want once after a second attempt", got)
 				}
@@ -63,15 +62,19 @@ func TestAMessageIsKeptWhileItsOffersWouldBeLost(t *testing.T) {
 func TestAMessageIsKeptUntilItIsKnownWhetherItsOffersCanBeFoundAgain(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.noRoom()
-		s.github.onSearch = func() error { return errBroken }
+		searches := 0
+		s.github.onSearch = func() error { searches++; return errBroken }
 		s.start()
 		s.send(message(1, 1, "offer 1"))
-		s.pass(5 * time.Minute)
+		s.pass(time.Hour)
 		if got := s.github.noted("delete 1"); got != 0 {
 			t.Errorf("deleted %d times while no search succeeds, want it kept", got)
 		}
+		if searches < 60 || searches > 130 { // pauses grow to a minute, and chance halves them at most
+			t.Errorf("%d searches in an hour, want 60 to 130", searches)
+		}
 		s.github.onSearch = nil
-		s.pass(longestSearchBackoff)
+		s.pass(time.Minute)
 		if got := s.github.noted("delete 1"); got != 1 {
 			t.Errorf("deleted %d times after a search has succeeded, want once", got)
 		}
@@ -87,14 +90,15 @@ func TestMessagesThatAreKeptNeverKeepPollsWaiting(t *testing.T) {
 				s.github.heedless = heedless
 				s.start()
 				s.pass(time.Second)
-				const sent = 3 * queue.MaxUnacked
+				const sent = 150 // three times as many as may be on their way
 				for id := range int64(sent) {
 					s.send(message(id+1, 1, fmt.Sprintf("offer %d", id+1)))
 				}
 				s.pass(time.Minute)
 				got := s.github.waiting()
-				if s.messages.LastID() != sent || len(got) > queue.MaxUnacked/2 || heedless != (len(got) == 0) {
-					t.Errorf("the last message received is %d of %d, kept: %v", s.messages.LastID(), sent, got)
+				last := s.github.lastPollAt().lastID
+				if last != sent || len(got) > 25 || heedless != (len(got) == 0) {
+					t.Errorf("the last message received is %d of %d, kept: %v", last, sent, got)
 				}
 			})
 		})
@@ -109,12 +113,13 @@ func TestMessagesWhoseReportsTakeTimeCountForNothing(t *testing.T) {
 		s.start()
 		s.pass(time.Second)
 		s.send(message(1, 1, "offer 1"))
-		for id := range int64(queue.MaxUnacked - 1) {
+		for id := range int64(49) {
 			s.send(message(id+2, 1, fmt.Sprintf("start %d a%d", id+2, id)))
 		}
 		s.pass(10 * time.Second)
-		if got := s.github.noted("delete 1"); got != 0 || len(s.messages.Unacked) != queue.MaxUnacked {
-			t.Errorf("deleted %d times beside %d messages on their way, want it kept", got, len(s.messages.Unacked))
+		last := s.github.lastPollAt().lastID // while as many messages as may be are on their way, no poll goes out
+		if got := s.github.noted("delete 1"); got != 0 || last != 49 {
+			t.Errorf("deleted %d times beside %d messages on their way, want it kept", got, last+1)
 		}
 	})
 }
@@ -126,10 +131,7 @@ func TestStoppingDoesNotWaitForMessagesThatAreKept(t *testing.T) {
 		s.start()
 		s.pass(time.Second)
 		s.send(message(1, 1, "offer 1"))
-		begun := time.Now()
-		s.stop()
-		<-s.ended
-		if took, left := time.Since(begun), s.github.waiting(); took > time.Second || len(left) != 1 {
+		if took, left := s.stopped(), s.github.waiting(); took > time.Second || len(left) != 1 {
 			t.Errorf("stopping took %s, messages left: %v; want it at once and the message", took, left)
 		}
 	})

@@ -2,9 +2,6 @@ package listener
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 func TestAMessageIsPublishedReportedAndDeletedInThisOrder(t *testing.T) {
@@ -103,7 +99,7 @@ func TestStartAndEndInOneMessageAreOneReport(t *testing.T) {
 }
 
 func TestWhenTheNextPollGoesOut(t *testing.T) {
-	full := make([]string, queue.MaxEntries)
+	full := make([]string, 50)
 	for i := range full {
 		full[i] = "complete 1 a"
 	}
@@ -114,8 +110,8 @@ func TestWhenTheNextPollGoesOut(t *testing.T) {
 		"offers":                     {[]string{"offer 1"}, time.Second},
 		"assignments":                {[]string{"start 1 a", "assign 2"}, time.Second},
 		"a full message":             {full, time.Second},
-		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, time.Second + queue.GatherInterval},
-		"a message without contents": {nil, time.Second + queue.GatherInterval},
+		"starts and completions":     {[]string{"start 1 a", "complete 2 b"}, 1200 * time.Millisecond},
+		"a message without contents": {nil, 1200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
@@ -138,11 +134,11 @@ func TestPollsThatAreNotHeldAreSpaced(t *testing.T) {
 		s.github.immediatePolls = 1000
 		s.start()
 		s.pass(10*time.Second - time.Millisecond)
-		if got, want := len(s.github.pollTimes()), int(10*time.Second/queue.GatherInterval); got != want {
-			t.Errorf("%d polls in 10 s, want %d", got, want)
+		if got := len(s.github.pollTimes()); got != 50 {
+			t.Errorf("%d polls in 10 s, want 50", got)
 		}
-		if got, most := s.github.noted("read"), int(10*time.Second/publishInterval)+1; got > most {
-			t.Errorf("statistics were read %d times in 10 s, want %d at most", got, most)
+		if got := s.github.noted("read"); got > 4 {
+			t.Errorf("statistics were read %d times in 10 s, want 4 at most: every 3 s", got)
 		}
 	})
 }
@@ -162,12 +158,12 @@ func TestOnlySoManyMessagesAreUnderWay(t *testing.T) {
 		release := make(chan struct{})
 		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.start()
-		for id := range int64(queue.MaxUnacked + 2) {
+		for id := range int64(52) {
 			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
 		}
 		s.pass(5 * time.Second)
-		if got := s.github.lastPollAt().lastID; got != queue.MaxUnacked-1 {
-			t.Errorf("the last poll was after message %d, want it after %d: no more fit", got, queue.MaxUnacked-1)
+		if got := s.github.lastPollAt().lastID; got != 49 {
+			t.Errorf("the last poll was after message %d, want it after 49: the 50th is the last that fits", got)
 		}
 		close(release)
 		s.pass(time.Second)
@@ -208,12 +204,14 @@ func TestMessagesOutOfOrderAndTwice(t *testing.T) {
 			s.pass(time.Second)
 		}
 		// A poll that was answered before a deletion, but is heard of after it, brings the message again.
-		if s.github.noted("delete 7") < 2 || s.github.noted("delete 5") < 1 || s.github.noted("delete 6") < 1 ||
-			len(s.messages.Unacked) > 0 {
+		if s.github.noted("delete 7") < 2 || s.github.noted("delete 5") < 1 || s.github.noted("delete 6") < 1 {
 			t.Errorf("calls of GitHub: %v, want each message deleted as often as it came", s.github.calls)
 		}
 		if got := s.github.lastPollAt().lastID; got != 7 {
 			t.Errorf("the last poll was after message %d, want 7", got)
+		}
+		if took, left := s.stopped(), s.github.waiting(); took > 0 || len(left) > 0 {
+			t.Errorf("stopping took %s, messages left: %v; want nothing in hand", took, left)
 		}
 	})
 }
@@ -249,7 +247,7 @@ func TestMessagesThatCantBeReadAreAskedForWithPauses(t *testing.T) {
 		s.start()
 		s.pass(time.Minute)
 		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
-			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestBackoff)
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestPause)
 		}
 		if deleted := s.github.noted("delete 4"); deleted != 1 {
 			t.Errorf("calls of GitHub: %v, want each message deleted", s.github.calls)
@@ -265,7 +263,7 @@ func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 		s.start()
 		s.pass(time.Minute)
 		if polls := len(s.github.pollTimes()); polls < 4 || polls > 15 {
-			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestBackoff)
+			t.Errorf("%d polls in a minute, want pauses that grow to %s", polls, longestPause)
 		}
 		if got := s.cluster.State(); got != "Retrying/MalformedMessage" {
 			t.Errorf("state = %s", got)
@@ -273,96 +271,7 @@ func TestAMessageWithoutAnIDIsAskedForWithPauses(t *testing.T) {
 	})
 }
 
-func TestADeletionIsRepeatedForAMinute(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		attempts := 0
-		s.github.onDelete = func(int64) error {
-			if attempts++; attempts < 3 {
-				return errBroken
-			}
-			return nil
-		}
-		s.start()
-		s.send(message(1, 0, "complete 1 a"))
-		s.pass(10 * time.Second)
-		if s.github.noted("delete 1") != 1 {
-			t.Errorf("not deleted after %d attempts", attempts)
-		}
-		s.github.onDelete = func(int64) error { return errBroken }
-		s.send(message(2, 0, "complete 2 b"))
-		s.pass(queue.DeletionTimeout + longestBackoff + time.Second)
-		if got := len(s.messages.Unacked); got != 0 {
-			t.Errorf("%d messages are still under way: one that can't be deleted has to make room", got)
-		}
-	})
-}
-
-// A message that could not be deleted for a minute comes again in the next session. Its jobs are counted a single time.
-func TestAMessageThatComesAgainIsNotCountedTwice(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.github.onDelete = func(int64) error { return errBroken }
-		s.start()
-		s.send(message(1, 1, "start 1 a"))
-		for range 2 {
-			s.pass(queue.DeletionTimeout + longestBackoff)
-			if got := len(s.messages.Unacked); got != 0 {
-				t.Fatalf("%d messages are still under way", got)
-			}
-			s.github.evict()
-			s.pass(time.Second)
-			if _, again := s.messages.Unacked[1]; !again {
-				t.Fatal("the message has not come again")
-			}
-		}
-		s.send(message(2, 1, "start 2 b"))
-		scraped := httptest.NewRecorder()
-		s.metrics.ServeHTTP(scraped, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-		if got := regexp.MustCompile(
-			`gha_started_jobs_total.* (\d+)\n`,
-		).FindStringSubmatch(scraped.Body.String()); got == nil || got[1] != "2" {
-			t.Errorf("%v, want two jobs started", got)
-		}
-	})
-}
-
-// A message is deleted only when its effects are in the API server, but it does not keep others waiting for that
-// forever.
-func TestAMessageIsNotDeletedBeforeItsCountIsPublished(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.start()
-		s.cluster.OnPublish = func() error { return errBroken }
-		s.send(message(5, 3, "assign 1", "assign 2", "assign 3"))
-		s.pass(queue.DeletionTimeout - time.Second)
-		if s.github.noted("delete 5") != 0 {
-			t.Errorf("deleted while replicas in the API server are %d", s.cluster.Last().Replicas)
-		}
-		s.pass(2 * time.Second)
-		if s.github.noted("delete 5") != 1 {
-			t.Error("not deleted after a minute")
-		}
-		s.send(message(6, 4, "assign 4"))
-		s.cluster.OnPublish = nil
-		s.pass(longestBackoff)
-		if s.github.noted("delete 6") != 1 || s.cluster.Last().Replicas != 4 {
-			t.Errorf("calls of GitHub: %v, want the next deleted once its count was published", s.github.calls)
-		}
-	})
-}
-
-// A count that the set has already is not written again immediately, and no message waits for it.
-func TestAMessageThatChangesNoCountIsDeletedAtOnce(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.start()
-		s.send(message(5, 0, "offer 1"))
-		s.send(message(6, 1, "assign 1"))
-		s.send(message(7, 1, "start 1 a"))
-		if s.github.noted("delete 7") != 1 {
-			t.Errorf("calls of GitHub: %v, want all deleted", s.github.calls)
-		}
-	})
-}
-
-// Small messages whose reports are slow don't keep an offer waiting while fewer than queue.MaxUnacked wait.
+// Small messages whose reports are slow don't keep an offer waiting while fewer than 50 wait.
 func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.OnJob = func(string) error { <-time.After(time.Second); return nil }
@@ -377,7 +286,7 @@ func TestOffersDoNotWaitBehindStarts(t *testing.T) {
 		s.send(message(1000, 1, "offer 5000"))
 		s.pass(time.Second)
 		if s.github.noted("acquire [5000]") != 1 {
-			t.Errorf("the offer is not acquired; %d messages are under way", len(s.messages.Unacked))
+			t.Errorf("the offer is not acquired; %d messages are under way", len(s.github.waiting()))
 		}
 	})
 }
@@ -392,9 +301,9 @@ func TestAQueueOfOneEventMessagesIsReadQuickly(t *testing.T) {
 			s.github.enqueue(message(id+1, 0, fmt.Sprintf("complete %d runner-%d", id+1, id)))
 		}
 		s.github.enqueue(message(601, 0, "offer 9000"))
-		s.pass(20 * queue.GatherInterval)
+		s.pass(4 * time.Second)
 		if got := s.github.waiting(); len(got) != 0 || s.github.noted("acquire [9000]") != 1 {
-			t.Errorf("after %s %d messages are left", 20*queue.GatherInterval, len(got))
+			t.Errorf("after 4 s %d messages are left", len(got))
 		}
 	})
 }

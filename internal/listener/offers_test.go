@@ -83,7 +83,7 @@ func TestAHangingAcquisitionIsTriedAgainAfterTenSeconds(t *testing.T) {
 		s.github.acquisitionsHang = true
 		s.start()
 		s.send(message(1, 0, "offer 1"))
-		s.pass(acquireTimeout - time.Second)
+		s.pass(9 * time.Second)
 		if got := s.github.noted("acquire [1]"); got != 1 {
 			t.Errorf("asked %d times in 9 s, want 1", got)
 		}
@@ -282,7 +282,7 @@ func TestARefusedOfferCostsOnlyItself(t *testing.T) {
 					return ids, nil
 				}
 				s.start()
-				s.pass(publishInterval)
+				s.pass(3 * time.Second)
 				var entries []string
 				for id := range int64(30) {
 					entries = append(entries, fmt.Sprintf("offer %d", id+1))

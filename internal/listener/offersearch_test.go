@@ -59,9 +59,15 @@ func TestWithdrawnOffersDoNotHoldUpOthers(t *testing.T) {
 				s.pass(time.Hour)
 				s.reload(func(c *config.Config) { c.MaxRunners = test.free })
 				s.send(message(5000, 0, "complete 9000 a"))
-				s.pass(2 * publishInterval)
-				if s.github.noted("acquire [1001]") != 1 || len(s.offers.Waiting) != 0 {
-					t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.Waiting), s.github.calls)
+				s.pass(6 * time.Second)
+				if s.github.noted("acquire [1001]") != 1 {
+					t.Errorf("calls of GitHub: %v, want the job acquired that stands", s.github.calls)
+				}
+				requests := s.github.acquisitions()
+				s.reload(func(c *config.Config) { c.MaxRunners = 2000 })
+				s.pass(time.Second)
+				if more := s.github.acquisitions()[len(requests):]; len(more) > 0 {
+					t.Errorf("with room for all: %v, want that no offer waits any more", more)
 				}
 				if *searches > 2 {
 					t.Errorf("GitHub was asked %d times which offers stand", *searches)
@@ -76,7 +82,7 @@ func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.MaxRunners = 2
 		s.offer(1, 1)
-		s.pass(publishInterval)
+		s.pass(3 * time.Second)
 		s.github.acquirable = []actions.JobAvailable{{JobMessageBase: job(500)}}
 		s.github.onAcquire = func(ids []int64) ([]int64, error) {
 			if len(ids) > 1 || ids[0] != 500 {
@@ -89,9 +95,9 @@ func TestRefusedOffersDoNotHoldUpOthers(t *testing.T) {
 			entries = append(entries, fmt.Sprintf("offer %d", id+1))
 		}
 		s.send(message(2, 0, entries...))
-		s.pass(3 * publishInterval)
+		s.pass(9 * time.Second)
 		if s.github.noted("acquire [500]") != 1 {
-			t.Errorf("%d offers still wait, calls of GitHub: %v", len(s.offers.Waiting), s.github.calls)
+			t.Errorf("calls of GitHub: %v, want the job acquired that stands", s.github.calls)
 		}
 	})
 }
@@ -101,7 +107,7 @@ func TestAnOfferThatComesDuringTheSearchIsKept(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.MaxRunners = 1
 		s.start()
-		s.pass(publishInterval)
+		s.pass(3 * time.Second)
 		release := make(chan struct{})
 		s.github.onSearch = func() error { <-release; return nil }
 		s.github.onAcquire = func(ids []int64) ([]int64, error) { return nil, nil }
@@ -109,8 +115,11 @@ func TestAnOfferThatComesDuringTheSearchIsKept(t *testing.T) {
 		s.send(message(2, 1, "assign 9", "offer 4")) // no room for it at present
 		close(release)
 		s.pass(time.Second)
-		if diff := cmp.Diff([]int64{4}, s.offers.Waiting); diff != "" {
-			t.Errorf("waiting (-want +got):\n%s", diff)
+		requests := s.github.acquisitions()
+		s.reload(func(c *config.Config) { c.MaxRunners = 10 })
+		s.pass(time.Second)
+		if diff := cmp.Diff([]string{"acquire [4]"}, s.github.acquisitions()[len(requests):]); diff != "" {
+			t.Errorf("requests once there is room (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -127,8 +136,8 @@ func TestSearchesAreSpaced(t *testing.T) {
 			s.send(message(id+1, 0, fmt.Sprintf("offer %d", 100*id), fmt.Sprintf("offer %d", 100*id+1)))
 			s.pass(100 * time.Millisecond)
 		}
-		if most := int(30*time.Second/publishInterval) + 1; searches < 2 || searches > most {
-			t.Errorf("asked %d times in 30 s, want more than once, but %d times at most", searches, most)
+		if searches < 2 || searches > 11 { // one each 3 s
+			t.Errorf("asked %d times in 30 s, want more than once, but 11 times at most", searches)
 		}
 	})
 }
@@ -148,7 +157,7 @@ func TestAfterAMalformedMessageOffersAndStatisticsAreRead(t *testing.T) {
 			return &actions.MalformedMessageError{MessageID: 9, Message: &actions.Message{ID: 9}, Err: errBroken}
 		}
 		s.start()
-		s.pass(publishInterval)
+		s.pass(3 * time.Second)
 		// The statistics are read while the job is acquired: they may, or may not, count it already.
 		replicas := s.cluster.Last().Replicas
 		if s.github.noted("delete 9") != 1 || s.github.noted("acquire [8]") != 1 || replicas < 2 || replicas > 3 {
@@ -172,13 +181,14 @@ func (s *scenario) offersCannotBeListed() (searches *int) {
 func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 	one := 1
 	for name, test := range map[string]struct {
-		maxRunners        int
-		capacity          *int
-		acquire           string
-		replicas, waiting int
+		maxRunners int
+		capacity   *int
+		acquire    string
+		replicas   int
+		later      []string // requests when there is room for all
 	}{
-		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, 0},
-		"degraded":             {3, &one, "acquire [1]", 1, 4},
+		"more than maxRunners": {2, nil, "acquire [1 2 3 4 5]", 2, []string{}},
+		"degraded":             {3, &one, "acquire [1]", 1, []string{"acquire [2 3 4 5]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
@@ -188,10 +198,15 @@ func TestAllOffersAreTakenWhereNobodyKnowsWhichStand(t *testing.T) {
 				if s.github.noted(test.acquire) != 1 {
 					t.Errorf("calls of GitHub: %v, want %s", s.github.calls, test.acquire)
 				}
-				if got := s.cluster.Last().Replicas; got != test.replicas || len(s.offers.Waiting) != test.waiting ||
-					*searches != 1 {
-					t.Errorf("replicas = %d, %d offers wait, asked %d times which stand; want %d, %d, once",
-						got, len(s.offers.Waiting), *searches, test.replicas, test.waiting)
+				if got := s.cluster.Last().Replicas; got != test.replicas || *searches != 1 {
+					t.Errorf("replicas = %d, asked %d times which stand; want %d, once",
+						got, *searches, test.replicas)
+				}
+				s.cluster.Set.Capacity = nil
+				s.reload(func(c *config.Config) { c.MaxRunners = 20 })
+				s.pass(20 * time.Second)
+				if diff := cmp.Diff(test.later, s.github.acquisitions()[1:]); diff != "" {
+					t.Errorf("requests once there is room (-want +got):\n%s", diff)
 				}
 			})
 		})

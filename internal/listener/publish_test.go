@@ -3,22 +3,20 @@ package listener
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
-	"github.com/harrier-ci/harrier/internal/listener/failure"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
+	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
-var (
-	errBroken = errors.New("broken")
-	noon      = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-)
+var errBroken = errors.New("broken")
 
 func TestTheBeginningIsPublishedWithTheSession(t *testing.T) {
 	inBubble(t, func(s *scenario) {
@@ -26,7 +24,7 @@ func TestTheBeginningIsPublishedWithTheSession(t *testing.T) {
 		s.file.MinRunners = 1
 		s.start()
 		want := cluster.Publication{
-			Desired:   cluster.Desired{Replicas: 4, PatchID: 7 + scaling.ReservedPatchIDs + 1, AssignedJobs: 3},
+			Desired:   cluster.Desired{Replicas: 4, PatchID: 7 + 1001, AssignedJobs: 3},
 			SessionID: "session-1",
 		}
 		if diff := cmp.Diff([]cluster.Publication{want}, s.cluster.Published); diff != "" {
@@ -93,7 +91,7 @@ func TestUnreadStatisticsPromiseNothing(t *testing.T) {
 			t.Errorf("%d publications without statistics", got-published)
 		}
 		s.github.onRead = nil
-		s.pass(longestBackoff)
+		s.pass(longestPause)
 		if got := s.cluster.Publications(); got == published {
 			t.Error("nothing was published once the statistics could be read")
 		}
@@ -111,13 +109,13 @@ func TestAFailedPublicationIsRepeatedWithNewStatistics(t *testing.T) {
 			return nil
 		}
 		s.send(message(1, 2, "assign 1", "assign 2"))
-		s.pass(failure.Grace + longestBackoff + time.Second)
+		s.pass(30*time.Second + longestPause + time.Second)
 		if got := s.cluster.State(); got != "Retrying/PublishFailed" {
 			t.Errorf("state = %s while it fails", got)
 		}
 		s.github.statistics = statistics(5)
 		failing = false
-		s.pass(longestBackoff + time.Second)
+		s.pass(longestPause + time.Second)
 		if got := s.cluster.Last(); got.Replicas != 5 {
 			t.Errorf("published %+v, want the 5 jobs of statistics read after the failure", got)
 		}
@@ -135,21 +133,27 @@ func TestEndsOfJobsWaitForAPublicationThatFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		failing time.Duration
 		ended   bool
-	}{"for a while": {maxHold - time.Minute, false}, "for too long": {maxHold + time.Minute, true}} {
+	}{"for a while": {4 * time.Minute, false}, "for too long": {6 * time.Minute, true}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *scenario) {
 				s.start()
 				s.send(message(1, 2, "start 1 a", "start 2 b"))
-				s.cluster.OnPublish = func() error { return errBroken }
+				attempts := 0
+				s.cluster.OnPublish = func() error { attempts++; return errBroken }
 				s.send(message(2, 1, "assign 3"))
-				s.pass(longestPublishBackoff)
+				s.pass(7 * time.Second)
 				s.send(message(3, 1, "complete 1 a", "start 3 c"))
 				s.pass(test.failing)
 				if got := s.cluster.Job("a").JobResult != ""; got != test.ended || s.cluster.Job("c").JobID == "" {
 					t.Errorf("the end is reported: %t, want %t; the start: %+v", got, test.ended, s.cluster.Job("c"))
 				}
+				// Pauses grow to 7 s, and chance halves them at most.
+				if least, most := int(test.failing/(7*time.Second)), int(test.failing/(3*time.Second)); attempts < least ||
+					attempts > most {
+					t.Errorf("%d attempts in %s, want %d to %d", attempts, test.failing, least, most)
+				}
 				s.cluster.OnPublish = nil
-				s.pass(longestPublishBackoff)
+				s.pass(7 * time.Second)
 				if s.cluster.Job("a").JobResult == "" {
 					t.Error("the end is not reported once the count is published")
 				}
@@ -177,141 +181,80 @@ func TestPublicationsGoOnWhileOneHangs(t *testing.T) {
 	})
 }
 
-func TestCapacityFollowsTheSetWhileItCannotRunJobs(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		running := 2
-		s.cluster.Set.Capacity = &running
-		s.start()
-		if got := s.github.lastPollAt().capacity; got != 2 {
-			t.Errorf("capacity = %d, want the 2 the set allows", got)
-		}
-		s.cluster.Set.Capacity = nil
-		s.pass(2 * serving.PollHold)
-		if got := s.github.lastPollAt().capacity; got != 10 {
-			t.Errorf("capacity = %d once the set is well, want maxRunners", got)
-		}
-		more := 50
-		s.cluster.Set.Capacity = &more
-		s.pass(2 * serving.PollHold)
-		if got := s.github.lastPollAt().capacity; got != 10 {
-			t.Errorf("capacity = %d, want no more than maxRunners", got)
-		}
-	})
-}
+// beginning is what the table below expects of every set: its first publication.
+const beginning = "0s publish 2 #1001"
 
-// While all that is announced is assigned, a listener reads its set twelve times a minute more than otherwise at most,
-// whatever the set says meanwhile, and four times when that doesn't change any more.
-func TestReadsOfAFullSetAreBounded(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.file.PlacesJobs, s.file.MaxRunners = true, 1000
-		s.cluster.Set.Capacity, s.github.statistics = new(20), statistics(2000)
-		s.start()
-		for minute := range 10 {
-			reads := s.cluster.Reads()
-			for range 6 {
-				s.cluster.Set.Capacity = new(20 + 10*minute)
-				s.pass(10 * time.Second)
-			}
-			if got := s.cluster.Reads() - reads; got == 0 || got > 12 {
-				t.Errorf("minute %d, in which there is more room: %d reads, want 1 to 12", minute, got)
-			}
-		}
-		s.pass(time.Minute)
-		reads := s.cluster.Reads()
-		s.pass(10 * time.Minute)
-		if got := s.cluster.Reads() - reads; got == 0 || got > 4*10 {
-			t.Errorf("%d reads in ten minutes without a change, want 4 a minute at most", got)
-		}
-	})
-}
-
-// A set that announces what its cluster places is asked before the first poll, and while GitHub has assigned all that
-// it was told of.
-func TestRoomIsReadOfASetThatPlacesJobs(t *testing.T) {
-	inBubble(t, func(s *scenario) {
-		s.file.PlacesJobs, s.file.MaxRunners = true, 100
-		s.start()
-		if polls := s.github.pollTimes(); len(polls) > 0 {
-			t.Errorf("polls at %v, before the set has said for how many jobs there is room", polls)
-		}
-		s.pass(5 * time.Second)
-		s.cluster.Set.Capacity = new(20)
-		s.pass(2 * time.Second)
-		if got := s.github.lastPollAt().capacity; got != 20 {
-			t.Errorf("the first poll says %d, want 20", got)
-		}
-		reads := s.cluster.Reads()
-		s.pass(5 * time.Minute)
-		if more := s.cluster.Reads() - reads; more > 0 {
-			t.Errorf("%d reads though there is room", more)
-		}
-		s.send(message(1, 20, "assign 1"))
-		s.pass(2 * time.Second)
-		s.cluster.Set.Capacity = new(50)
-		s.pass(15 * time.Second)
-		if got := s.github.lastPollAt().capacity; got != 50 {
-			t.Errorf("15 s later a poll says %d, want 50", got)
-		}
-	})
-	inBubble(t, func(s *scenario) {
-		s.file.PlacesJobs, s.file.MaxRunners = true, 100
-		s.start()
-		s.pass(11 * time.Second)
-		if got := s.github.lastPollAt().capacity; got != 10 {
-			t.Errorf("the set has said nothing for ten seconds, and the first poll says %d, want 10", got)
-		}
-	})
-}
-
+// Another count or session is written immediately, another patchID alone only if somebody waits for it, and then 3 s
+// after the write before. 10 s after a message the statistics are read again and written in any case, so each row ends
+// before that. What is surplus is acted on 30 s after fewer are wanted, or some seconds later: somebody waits for 45 s.
 func TestWhenAPublicationIsDue(t *testing.T) {
-	last := cluster.Publication{
-		Desired:   cluster.Desired{Replicas: 2, PatchID: 5, AssignedJobs: 2},
-		SessionID: "session",
-	}
-	written, forced := publicationState{last: last, lastAt: noon},
-		publicationState{last: last, lastAt: noon, force: true}
-	ended, surplus, fewer := written, written, written
-	ended.owed, surplus.runners, fewer.fellAt = 6, 3, noon.Add(-surplusGrace+time.Second)
-	covered, settled := written, written
-	covered.owed, settled.runners, settled.fellAt = 5, 2, noon.Add(-surplusGrace)
-	newer := func(p *cluster.Publication) { p.PatchID++ }
-	change := func(f func(*cluster.Publication)) cluster.Publication {
-		want := last
-		f(&want)
-		return want
-	}
+	two := cluster.RunnerCounts{Pending: 1, Running: 1}
+	three := cluster.RunnerCounts{Pending: 1, Running: 2}
 	for name, test := range map[string]struct {
-		state publicationState
-		want  cluster.Publication
-		at    time.Time
-		due   bool
+		runners cluster.RunnerCounts
+		play    func(s *scenario) // from 1 s on
+		want    []string
 	}{
-		"first":     {publicationState{}, last, time.Time{}, true},
-		"no change": {written, last, time.Time{}, false},
-		"replicas": {
-			written, change(func(p *cluster.Publication) { p.Replicas++ }), time.Time{}, true,
+		"no change": {two, func(*scenario) {}, []string{beginning}},
+		"replicas":  {two, sending(message(1, 3, "assign 3")), []string{beginning, "1s publish 3 #1002"}},
+		"session":   {two, func(s *scenario) { s.github.evict() }, []string{beginning, "1s publish 2 #1002"}},
+		"patchID, forced": {two, func(s *scenario) {
+			bare := message(1, 2, "start 1 a")
+			bare.Statistics = nil // they are read at once
+			s.send(bare)
+		}, []string{beginning, "1s publish 2 #1002"}},
+		"patchID for nobody": {two, sending(message(1, 2, "start 1 a")), []string{beginning}},
+		"patchID, the end of a job is reported": {
+			two, sending(message(1, 2, "complete 1 a")), []string{beginning, "3s publish 2 #1002"},
 		},
-		"session": {
-			written, change(func(p *cluster.Publication) { p.SessionID = "next" }), time.Time{}, true,
+		"patchID, and a covered end": {two, func(s *scenario) {
+			s.send(message(1, 2, "complete 1 a"))
+			s.pass(4 * time.Second)
+			s.send(message(2, 2, "start 2 b"))
+		}, []string{beginning, "3s publish 2 #1002"}},
+		"patchID, more runners than are wanted": {
+			three, sending(message(1, 2, "start 1 a")), []string{beginning, "3s publish 2 #1002"},
 		},
-		"patchID, forced":                        {forced, change(newer), time.Time{}, true},
-		"patchID for nobody":                     {written, change(newer), time.Time{}, false},
-		"patchID, the end of a job is reported":  {ended, change(newer), noon.Add(publishInterval), true},
-		"patchID, and a covered end":             {covered, change(newer), time.Time{}, false},
-		"patchID, more runners than are wanted":  {surplus, change(newer), noon.Add(publishInterval), true},
-		"patchID, fewer runners wanted just now": {fewer, change(newer), noon.Add(publishInterval), true},
-		"patchID, as many runners as wanted":     {settled, change(newer), time.Time{}, false},
-		"jobs at the limit": {
-			written, change(func(p *cluster.Publication) { p.AssignedJobs++ }), noon.Add(publishInterval), true,
-		},
+		"patchID, fewer runners wanted just now": {cluster.RunnerCounts{}, func(s *scenario) {
+			s.send(message(1, 1, "start 1 a"))
+			s.pass(time.Second)
+			s.send(message(2, 1, "start 2 b"))
+			s.pass(43 * time.Second)
+			s.send(message(3, 1, "start 3 c"))
+		}, []string{
+			beginning, "1s publish 1 #1002", "4s publish 1 #1003", "12s publish 1 #1004", "45s publish 1 #1005",
+		}},
+		"patchID, as many runners as wanted": {cluster.RunnerCounts{}, func(s *scenario) {
+			s.send(message(1, 1, "start 1 a"))
+			s.pass(46 * time.Second)
+			s.send(message(2, 1, "start 2 b"))
+		}, []string{beginning, "1s publish 1 #1002", "11s publish 1 #1003"}},
+		"jobs at the limit": {two, func(s *scenario) {
+			s.reload(func(c *config.Config) { c.MaxRunners = 2 })
+			s.send(message(1, 3, "assign 3"))
+		}, []string{beginning, "3s publish 2 #1002"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at, due := test.state.due(test.want, noon)
-			if due != test.due || !at.Equal(test.at) {
-				t.Errorf("due = %v at %v, want %v at %v", due, at, test.due, test.at)
-			}
+			inBubble(t, func(s *scenario) {
+				s.cluster.Set.Runners, s.github.statistics = test.runners, statistics(2)
+				s.start()
+				s.pass(time.Second)
+				test.play(s)
+				s.pass(9 * time.Second)
+				published := slices.DeleteFunc(slices.Clone(s.cluster.Calls), func(call string) bool {
+					return !strings.Contains(call, "publish")
+				})
+				if diff := cmp.Diff(test.want, published); diff != "" {
+					t.Errorf("calls of the API server (-want +got):\n%s", diff)
+				}
+			})
 		})
 	}
+}
+
+// sending returns what sends a message.
+func sending(message *actions.Message) func(*scenario) {
+	return func(s *scenario) { s.send(message) }
 }
 
 func TestASessionWithoutStatisticsHasThemReadAtOnce(t *testing.T) {
@@ -332,7 +275,7 @@ func TestStatisticsOfAMessageAreNotUndoneByOlderOnes(t *testing.T) {
 		s.github.onRead = func() error { <-release; return nil }
 		s.start()
 		s.send(message(1, 1, "assign 1"))
-		s.pass(refreshInterval + time.Second) // the statistics are being read
+		s.pass(11 * time.Second) // the statistics are being read
 		s.send(message(2, 4, "assign 2"))
 		s.github.statistics = statistics(1)
 		s.release()
@@ -372,7 +315,7 @@ func TestNothingIsConcludedFromSilence(t *testing.T) {
 			t.Errorf("published %+v without ever having seen statistics", got)
 		}
 		s.github.statistics = statistics(3)
-		s.pass(longestBackoff)
+		s.pass(longestPause)
 		if got := s.cluster.Last().Replicas; got != 3 {
 			t.Errorf("replicas = %d, want 3", got)
 		}

@@ -8,8 +8,6 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listener/failure"
-	"github.com/harrier-ci/harrier/internal/listener/queue"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -32,9 +30,9 @@ func TestALimitWithoutAnEndDoesNotStopPolls(t *testing.T) {
 			return nil
 		}
 		s.start()
-		s.pass(firstBackoff)
+		s.pass(500 * time.Millisecond)
 		if got := len(s.github.pollTimes()); got != 2 {
-			t.Errorf("%d polls %s after a limit without an end, want 2", got, firstBackoff)
+			t.Errorf("%d polls half a second after a limit without an end, want 2", got)
 		}
 		s.pass(time.Minute)
 		if got := s.cluster.State(); got != "Listening/Listening" || len(s.cluster.States) != 2 {
@@ -60,16 +58,16 @@ func TestALimitWithoutAnEndThatLastsIsShownOnce(t *testing.T) {
 		}
 		s.start()
 		limited = true // for the polls after the one that is under way
-		s.pass(serving.PollHold + failure.Grace - time.Second)
+		s.pass(serving.PollHold + 29*time.Second)
 		if got := s.cluster.State(); got != "Listening/Listening" {
-			t.Errorf("state = %s before the ordinary grace is over", got)
+			t.Errorf("state = %s before the ordinary grace of 30 s is over", got)
 		}
 		s.pass(10 * time.Minute)
 		if got := s.cluster.State(); got != "Retrying/RateLimited" || len(s.cluster.States) != 3 {
 			t.Errorf("states = %+v, want the limit once", s.cluster.States)
 		}
 		limited = false
-		s.pass(longestBackoff + serving.PollHold + time.Second)
+		s.pass(longestPause + serving.PollHold + time.Second)
 		if got := s.cluster.State(); got != "Listening/Listening" {
 			t.Errorf("state = %s after the limit", got)
 		}
@@ -154,7 +152,7 @@ func TestALimitOfDeletionsIsKept(t *testing.T) {
 	})
 }
 
-// With queue.MaxUnacked waiting for their deletion, the next poll would have to wait too.
+// With 50 messages waiting for their deletion, the next poll would have to wait too.
 func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		asked := 0
@@ -165,11 +163,11 @@ func TestALongLimitOfDeletionsKeepsNoPollWaiting(t *testing.T) {
 			return nil
 		}
 		s.start()
-		for id := range int64(2 * queue.MaxUnacked) {
+		for id := range int64(100) {
 			s.send(message(id+1, 1, "start 1 a"))
 			s.pass(time.Second)
 		}
-		if got := s.github.lastPollAt().lastID; got != 2*queue.MaxUnacked || asked != 1 {
+		if got := s.github.lastPollAt().lastID; got != 100 || asked != 1 {
 			t.Errorf(
 				"the last poll was after message %d, asked %d times; want all messages taken and one deletion asked "+
 					"for",

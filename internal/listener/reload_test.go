@@ -1,13 +1,10 @@
 package listener
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
@@ -47,8 +44,8 @@ func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 				t.Errorf("capacity = %d, want the new maximum %d at once", got, maximum)
 			}
 		}
-		if s.polls.Failure != nil || s.github.noted("open 1") != 1 {
-			t.Errorf("the poll that was given up counts as failed: %v, or has cost the session", s.polls.Failure)
+		if s.cluster.State() != "Listening/Listening" || s.github.noted("open 1") != 1 {
+			t.Errorf("state = %s: the poll that was given up counts as failed, or has cost the session", s.cluster.State())
 		}
 		if got := len(s.github.pollTimes()); got != 4 {
 			t.Errorf("%d polls, want the first and one for each maximum", got)
@@ -60,7 +57,7 @@ func TestAnotherMaximumReachesGitHubAtOnce(t *testing.T) {
 func TestALowerCapacityOfTheSetReachesGitHubAtOnce(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.start()
-		s.pass(refreshInterval)
+		s.pass(10 * time.Second)
 		running := 1
 		s.cluster.Set.Capacity = &running
 		s.github.statistics = statistics(1)
@@ -174,8 +171,12 @@ func TestAWrongFileChangesNothing(t *testing.T) {
 		before := len(s.github.calls)
 		s.reload(func(c *config.Config) { c.MaxRunners = -1 })
 		s.pass(time.Second)
-		if s.config.MaxRunners != 10 || len(s.github.calls) != before {
-			t.Errorf("maxRunners = %d, calls of GitHub %v", s.config.MaxRunners, s.github.calls)
+		if len(s.github.calls) != before || len(s.github.pollTimes()) != 1 {
+			t.Errorf("calls of GitHub %v, polls at %v", s.github.calls, s.github.pollTimes())
+		}
+		s.pass(serving.PollHold)
+		if got := s.github.lastPollAt().capacity; got != 10 {
+			t.Errorf("capacity = %d at the next poll, want 10 as before", got)
 		}
 	})
 }
@@ -197,37 +198,6 @@ func TestAnotherPlaceNeedsANewProcess(t *testing.T) {
 			})
 		})
 	}
-}
-
-// absentSet is an API server that no longer has the set.
-type absentSet struct{ cluster.Cluster }
-
-func (absentSet) RunnerSet(context.Context) (*cluster.RunnerSet, error) { return nil, errBroken }
-
-// A process that was started for a set that is gone does not wait for it forever.
-func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScenario(t)
-		settings, changed := *s.file, *s.file
-		changed.EphemeralRunnerSetName = "other"
-		d := dependencies{
-			clock: clock.RealClock{}, log: s.log, cluster: absentSet{}, health: serving.NewHealth(clock.RealClock{}),
-			read: func() (*config.Config, error) {
-				if time.Since(s.begun) < time.Minute {
-					return &settings, nil
-				}
-				return &changed, nil
-			},
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		if set := readSet(ctx, &settings, d); set != nil {
-			t.Errorf("read %+v", set)
-		}
-		if took := time.Since(s.begun); took < time.Minute || took > time.Minute+longestBackoff {
-			t.Errorf("ended after %s, want it soon after the file has changed", took)
-		}
-	})
 }
 
 // GitHub grants a scale set one session at a time, so the first is closed before the second is opened.
@@ -272,12 +242,12 @@ func TestTheFileIsReadOnceAMinuteWithoutAWatch(t *testing.T) {
 		next := *s.file
 		next.MaxRunners = 3
 		s.file = &next
-		s.pass(rereadInterval + serving.HeartbeatInterval)
+		s.pass(70 * time.Second) // the loop wakes every 10 s
 		if got := s.cluster.Last().Replicas; got != 3 {
 			t.Errorf("replicas = %d after maxRunners became 3", got)
 		}
 		next.EphemeralRunnerSetName = "another"
-		s.pass(rereadInterval + serving.HeartbeatInterval)
+		s.pass(70 * time.Second) // the loop wakes every 10 s
 		if got := s.cluster.State(); got != "Stopped/Stopped" {
 			t.Errorf("state = %s, want a new process for another set", got)
 		}

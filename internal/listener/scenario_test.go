@@ -18,25 +18,32 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
+// The tests of scenarios are inside of the package because Run keeps time in a bubble from passing: it waits for files
+// and connections. This file alone uses what is private.
+
 // What the rooms' tests use too.
 var message, statistics, job = listenertest.Message, listenertest.Statistics, listenertest.Job
 
 // scenario is a loop with a scripted GitHub and API server around it. It runs in a synctest bubble: time passes only
 // when every goroutine waits.
 type scenario struct {
-	*loop
 	t       *testing.T
 	github  *scriptedGitHub
 	cluster *listenertest.Cluster
 	// file is the content of the configuration file.
 	file    *config.Config
 	changed chan struct{}
+	// health and metrics are what the listener's servers would serve.
+	health  *serving.Health
+	metrics *metrics.Metrics
 	stop    context.CancelFunc
 	ended   chan struct{}
-	begun   time.Time
 	// log is the test's log, which keeps all lines in memory, unless a test replaces it.
 	log logr.Logger
 }
+
+// Pauses between attempts that fail grow to longestPause.
+const longestPause = 15 * time.Second
 
 // inBubble runs a test in a bubble and stops the loop at its end.
 func inBubble(t *testing.T, test func(s *scenario)) {
@@ -55,7 +62,7 @@ func inBubble(t *testing.T, test func(s *scenario)) {
 
 func newScenario(t *testing.T) *scenario {
 	return &scenario{
-		t: t, begun: time.Now(), changed: make(chan struct{}), ended: make(chan struct{}), log: testr.New(t),
+		t: t, changed: make(chan struct{}), ended: make(chan struct{}), log: testr.New(t),
 		github: &scriptedGitHub{begun: time.Now(), statistics: &actions.Statistics{}},
 		cluster: &listenertest.Cluster{
 			Begun: time.Now(),
@@ -72,9 +79,10 @@ func newScenario(t *testing.T) *scenario {
 // start begins to listen and returns when everything waits.
 func (s *scenario) start() {
 	settings, log := *s.file, s.log
+	s.health, s.metrics = serving.NewHealth(clock.RealClock{}), metrics.New(&settings, log)
 	d := dependencies{
 		clock: clock.RealClock{}, log: log, connect: s.github.connect, cluster: s.cluster, owner: "pod",
-		health: serving.NewHealth(clock.RealClock{}), metrics: metrics.New(&settings, log),
+		health: s.health, metrics: s.metrics,
 		read: func() (*config.Config, error) {
 			read := *listenertest.Guarded(&s.github.mu, &s.file)
 			return &read, read.Validate()
@@ -87,11 +95,11 @@ func (s *scenario) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.loop = newLoop(&settings, set, d)
+	l := newLoop(&settings, set, d)
 	go func() {
 		defer close(s.ended)
-		s.loop.run(ctx, s.changed)
-		s.loop.shutdown(context.WithoutCancel(ctx))
+		l.run(ctx, s.changed)
+		l.shutdown(context.WithoutCancel(ctx))
 	}()
 	synctest.Wait()
 }
@@ -124,6 +132,14 @@ func (s *scenario) reload(change func(*config.Config)) {
 	s.release()
 	s.changed <- struct{}{}
 	synctest.Wait()
+}
+
+// stopped stops the listener and returns the time that it took, which is none if nothing is in hand.
+func (s *scenario) stopped() time.Duration {
+	begun := time.Now()
+	s.stop()
+	<-s.ended
+	return time.Since(begun)
 }
 
 // at formats a time of the scenario for comparison with the fakes' records.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ type scriptedGitHub struct {
 	clients    []config.Credentials
 	sessions   int
 	evicted    bool
+	// held is the ID of the session that is open, and polling the number of polls that are not answered yet.
+	held    string
+	polling int
 	// heedless makes every poll return the oldest message, whatever the last one was.
 	heedless bool
 	// acquisitionsHang makes acquisitions hang until their callers give up. silent leaves statistics out of sessions.
@@ -89,6 +93,18 @@ func (g *scriptedGitHub) noted(call string) int {
 	return count
 }
 
+// acquisitions lists the requests for jobs, such as "acquire [1 2]".
+func (g *scriptedGitHub) acquisitions() (requests []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, noted := range g.calls {
+		if _, request, _ := strings.Cut(noted, " "); strings.HasPrefix(request, "acquire ") {
+			requests = append(requests, request)
+		}
+	}
+	return requests
+}
+
 func (g *scriptedGitHub) CloseIdleConnections() {}
 
 func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ string) (github.Session, error) {
@@ -101,15 +117,27 @@ func (g *scriptedGitHub) CreateSession(_ context.Context, scaleSetID int, _ stri
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions++
-	return &scriptedSession{github: g, id: fmt.Sprintf("session-%d", g.sessions)}, nil
+	g.held = fmt.Sprintf("session-%d", g.sessions)
+	return &scriptedSession{github: g, id: g.held}, nil
 }
 
 func (g *scriptedGitHub) DeleteSession(_ context.Context, scaleSetID int, sessionID string) error {
 	g.note("close %d %s", scaleSetID, sessionID)
 	if hook := listenertest.Guarded(&g.mu, &g.onClose); hook != nil {
-		return hook()
+		if err := hook(); err != nil {
+			return err
+		}
 	}
+	g.closed(sessionID)
 	return nil
+}
+
+func (g *scriptedGitHub) closed(sessionID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == sessionID {
+		g.held = ""
+	}
 }
 
 func (g *scriptedGitHub) GetRunnerScaleSetByID(context.Context, int) (*actions.RunnerScaleSet, error) {
@@ -218,7 +246,13 @@ func (s *scriptedSession) GetMessage(ctx context.Context, lastID int64, capacity
 	g := s.github
 	g.mu.Lock()
 	g.polls = append(g.polls, poll{at(time.Since(g.begun)), lastID, capacity})
+	g.polling++
 	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.polling--
+	}()
 	if hook := listenertest.Guarded(&g.mu, &g.onPoll); hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
@@ -273,6 +307,7 @@ func (s *scriptedSession) AcquireJobs(ctx context.Context, requestIDs []int64) (
 
 func (s *scriptedSession) Close(context.Context) error {
 	s.github.note("close session %s", s.id)
+	s.github.closed(s.id)
 	return nil
 }
 
@@ -289,6 +324,8 @@ func (g *scriptedGitHub) takeEviction() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	evicted := g.evicted
-	g.evicted = false
+	if g.evicted = false; evicted {
+		g.held = ""
+	}
 	return evicted
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/queue"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -35,9 +34,9 @@ func TestASessionThatBringsNothingButErrorsIsReplaced(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 1, "start 1 a"))
-				s.pass(uselessSessionTimeout - time.Second)
+				s.pass(2*time.Minute - time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
-					t.Errorf("%d sessions before %s are over", got, uselessSessionTimeout)
+					t.Errorf("%d sessions before two minutes are over", got)
 				}
 				s.pass(time.Minute)
 				if got := s.github.noted("open 1"); got != 2 || s.cluster.Job("a").JobID == "" {
@@ -66,15 +65,32 @@ func TestASessionIsKeptWhileNobodyAnswers(t *testing.T) {
 				s.github.onPoll = func() error { return now }
 				s.github.onRead = func() error { return now }
 				s.start()
-				s.pass(10 * uselessSessionTimeout)
+				s.pass(20 * time.Minute)
 				now = &actions.Error{StatusCode: http.StatusInternalServerError}
-				s.pass(longestBackoff + time.Second)
+				s.pass(longestPause + time.Second)
 				if got := s.github.noted("open 1"); got != 1 {
 					t.Errorf("%d sessions, want the first", got)
 				}
 			})
 		})
 	}
+}
+
+// A web page in place of a message is not a message to delete, and not a sign that the session is gone.
+func TestAWebPageKeepsTheSession(t *testing.T) {
+	inBubble(t, func(s *scenario) {
+		s.github.onPoll = func() error {
+			return &actions.UnexpectedResponseError{Endpoint: actions.EndpointGetMessage, Err: actions.ErrForeignAnswer}
+		}
+		s.start()
+		s.pass(time.Minute)
+		if got := s.cluster.State(); got != "Retrying/GitHubUnavailable" {
+			t.Errorf("state = %s", got)
+		}
+		if s.github.noted("delete 0") != 0 || s.github.held != "session-1" {
+			t.Errorf("calls of GitHub: %v, want the session kept and nothing deleted", s.github.calls)
+		}
+	})
 }
 
 // The queue may be on another host than the service. Its address comes with the session.
@@ -98,9 +114,9 @@ func TestASessionWhoseQueueIsOutOfReachIsReplaced(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 1, "start 1 a"))
-				s.pass(uselessSessionTimeout)
+				s.pass(2 * time.Minute)
 				if got := s.github.noted("open 1"); got != 1 {
-					t.Errorf("%d sessions before %s are over", got, uselessSessionTimeout)
+					t.Errorf("%d sessions before two minutes are over", got)
 				}
 				s.pass(time.Minute)
 				if got := s.github.noted("open 1"); got != 2 || s.cluster.Job("a").JobID == "" {
@@ -133,7 +149,7 @@ func TestSessionsThatBringNothingMakeNobodyReady(t *testing.T) {
 			}
 		}
 		failing = false
-		s.pass(longestBackoff + serving.PollHold)
+		s.pass(longestPause + serving.PollHold)
 		if err := s.health.Ready(); err != nil {
 			t.Errorf("not ready though polls go well: %v", err)
 		}
@@ -157,7 +173,7 @@ func TestAcquisitionsThatAreRefusedForLongAreShown(t *testing.T) {
 			t.Errorf("state = %s", got)
 		}
 		refuse = false
-		s.pass(longestBackoff)
+		s.pass(longestPause)
 		if got := s.cluster.Last().Replicas; got != 2 || s.cluster.State() != "Listening/Listening" {
 			t.Errorf("replicas = %d, state = %s; want both jobs acquired", got, s.cluster.State())
 		}
@@ -206,11 +222,11 @@ func TestAScaleSetThatIsMissedPromisesNothing(t *testing.T) {
 			}
 		}
 		s.start()
-		s.send(message(1, 1, "assign 1"))
-		before := s.scaler.Desired.PatchID
+		s.send(message(1, 1, "start 1 a"))
 		s.pass(3 * serving.PollHold)
-		if got := s.scaler.Desired.PatchID; got != before {
-			t.Errorf("patchID went from %d to %d", before, got)
+		s.send(message(2, 1, "start 2 b"))
+		if before, got := s.cluster.Job("a").JobPatchID, s.cluster.Job("b").JobPatchID; got != before+1 {
+			t.Errorf("patchID went from %d to %d by one message, want the next one", before, got)
 		}
 	})
 }
@@ -224,7 +240,7 @@ func TestWithoutACallForStatisticsSilenceSaysEnough(t *testing.T) {
 			}
 			s.start()
 			s.send(message(1, 2, "assign 1", "assign 2"))
-			s.pass(refreshInterval + time.Second)
+			s.pass(11 * time.Second) // until the statistics are asked for again
 			before := s.cluster.Last().PatchID
 			s.pass(3 * serving.PollHold)
 			if got := s.cluster.Last(); got.PatchID < before+2 || got.Replicas != 2 {
@@ -244,11 +260,11 @@ func TestWithoutACallForStatisticsMessagesPromiseNothing(t *testing.T) {
 		s.pass(2 * serving.PollHold)
 		silent := message(1, 0, "complete 1 a")
 		silent.Statistics = nil
-		before := s.scaler.Desired.PatchID
 		s.send(silent)
-		s.pass(refreshInterval + time.Second)
-		if got := s.scaler.Desired.PatchID; got != before {
-			t.Errorf("patchID went from %d to %d by a message without statistics", before, got)
+		s.pass(11 * time.Second) // until the statistics are asked for again
+		s.send(message(2, 0, "complete 2 b"))
+		if first, got := s.cluster.Job("a").JobPatchID, s.cluster.Job("b").JobPatchID; first == 0 || got != first {
+			t.Errorf("patchID went from %d to %d by a message without statistics", first, got)
 		}
 	})
 }
@@ -276,9 +292,9 @@ func TestAClientThatIsRefusedForLongIsMadeAnewNowAndThen(t *testing.T) {
 			return &actions.Error{StatusCode: http.StatusForbidden, Credential: actions.CredentialAdminToken}
 		}
 		s.start()
-		s.pass(4*refusedClientTimeout - time.Second)
+		s.pass(20*time.Minute - time.Second)
 		if got := len(s.github.clients); got < 4 || got > 5 {
-			t.Errorf("%d clients in %s, want one each %s", got, 4*refusedClientTimeout, refusedClientTimeout)
+			t.Errorf("%d clients in 20 min, want one each 5 min", got)
 		}
 	})
 }
@@ -297,14 +313,14 @@ func TestAcquiredJobsOutlastAScaleSetWithoutStatistics(t *testing.T) {
 				}
 				s.start()
 				s.send(message(1, 0, "offer 1", "offer 2"))
-				s.pass(refreshInterval + publishInterval)
+				s.pass(13 * time.Second) // until the statistics have been read again, and 3 s more
 				if got := s.cluster.Last().Replicas; got != acquired {
 					t.Errorf(
 						"replicas = %d after %d jobs were acquired; published %v",
 						got, acquired, s.cluster.Published,
 					)
 				}
-				s.pass(scaling.AcquisitionTimeout + 2*serving.PollHold)
+				s.pass(time.Minute + 2*serving.PollHold)
 				if got := s.cluster.Last().Replicas; got != 0 {
 					t.Errorf("replicas = %d though the jobs were never assigned", got)
 				}
@@ -324,9 +340,12 @@ func TestWithoutACallForStatisticsShortPollsSayEnoughTogether(t *testing.T) {
 		s.send(message(1, 1, "assign 1"))
 		s.pass(time.Second)
 		s.send(message(2, 0, "complete 1 a"))
-		s.pass(publishInterval - queue.GatherInterval)
-		promised := s.scaler.Desired.PatchID
-		s.pass(2 * publishInterval)
+		s.pass(3*time.Second - queue.GatherInterval)
+		promised := s.cluster.Job("a").JobPatchID
+		if got := s.cluster.Last().PatchID; got != promised {
+			t.Errorf("patchID %d before polls have brought nothing for 3 s, want the message's %d", got, promised)
+		}
+		s.pass(6 * time.Second)
 		if got := s.cluster.Last().PatchID; got <= promised {
 			t.Errorf("patchID stayed %d while polls brought nothing", got)
 		}

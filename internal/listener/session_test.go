@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener/queue"
 )
 
 func TestANewProcessClosesTheSessionOfTheLast(t *testing.T) {
@@ -154,7 +153,7 @@ func TestASessionLostInAnOutageIsOpenedAsSoonAsGitHubSaysSo(t *testing.T) {
 	})
 }
 
-// With queue.MaxUnacked no poll goes out that could find the session lost.
+// While 50 messages wait, no poll goes out that could find the session lost.
 func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.github.onDelete = func(int64) error {
@@ -166,7 +165,7 @@ func TestALostSessionIsFoundOutByDeletions(t *testing.T) {
 		release := make(chan struct{})
 		s.cluster.OnJob = func(string) error { <-release; return nil }
 		s.start()
-		for id := range int64(queue.MaxUnacked) {
+		for id := range int64(50) {
 			s.github.enqueue(message(id+1, 1, "start 1 a", "assign 2"))
 		}
 		s.pass(5 * time.Second)

@@ -12,7 +12,6 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -30,7 +29,7 @@ func TestStraysAreShownAfterThreeMinutes(t *testing.T) {
 		s.pass(serving.PollHold)
 		written, before := len(s.cluster.States), s.cluster.States[len(s.cluster.States)-1]
 		stray(s)
-		s.pass(scaling.StraysGrace)
+		s.pass(3 * time.Minute)
 		if got := s.cluster.States[written:]; len(got) != 0 {
 			t.Fatalf("wrote %+v in the first three minutes", got)
 		}
@@ -55,7 +54,7 @@ func TestStraysThatPassAreNotShown(t *testing.T) {
 		s.start()
 		for range 5 {
 			stray(s)
-			s.pass(scaling.StraysGrace - serving.PollHold)
+			s.pass(3*time.Minute - serving.PollHold)
 			s.github.statistics = &actions.Statistics{TotalRegisteredRunners: 1, TotalIdleRunners: 1}
 			s.pass(2 * serving.PollHold)
 		}
@@ -71,7 +70,7 @@ func TestStraysThatPassAreNotShown(t *testing.T) {
 func TestANewProcessStartsWithoutStrays(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.cluster.Set.Listener = &v1alpha1.ListenerStatus{
-			State: v1alpha1.ListenerStateListening, Reason: reasonListening, StrayRegistrations: 2,
+			State: v1alpha1.ListenerStateListening, Reason: "Listening", StrayRegistrations: 2,
 		}
 		s.start()
 		s.pass(time.Second)
@@ -124,7 +123,7 @@ func TestJobsOfUnknownRunnersAreToldInTheStatus(t *testing.T) {
 			s.send(lost)
 			s.pass(time.Second)
 		}
-		s.pass(detailsInterval)
+		s.pass(10 * time.Second)
 		got := s.cluster.States[written:]
 		if len(got) != 2 || got[0].UnknownRunnerJobs.Count != 1 || got[1].UnknownRunnerJobs.Count != 4 ||
 			got[1].State != v1alpha1.ListenerStateListening ||

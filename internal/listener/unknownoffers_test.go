@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
 
@@ -82,9 +81,9 @@ func TestRoomIsFreedWhileTheQueueIsQuiet(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		s.file.MaxRunners = 1
 		s.start()
-		s.pass(serving.PollHold - scaling.AcquisitionTimeout/2) // so that no poll ends when the acquisition expires
+		s.pass(serving.PollHold - 30*time.Second) // so that no poll ends when the acquisition expires
 		s.send(message(1, 0, "offer 1", "offer 2"))
-		s.pass(scaling.AcquisitionTimeout - time.Second)
+		s.pass(59 * time.Second)
 		if got := s.github.noted("acquire [2]"); got != 0 {
 			t.Fatalf("acquired the second job %d times while the first takes up the room", got)
 		}
@@ -110,7 +109,7 @@ func TestTheCountFollowsDemandWhileTheQueueIsAway(t *testing.T) {
 				s.github.statistics = statistics(3)
 				s.github.mu.Unlock()
 				// The next poll's failure may cost the session, and the next one comes with figures.
-				s.pass(2*longestBackoff + publishInterval)
+				s.pass(2*longestPause + 3*time.Second)
 				if got := s.cluster.Last().Replicas; got != 3 {
 					t.Errorf("replicas = %d, want the three jobs that the service counts", got)
 				}

@@ -63,6 +63,7 @@ func (c *Cluster) Publish(_ context.Context, publication cluster.Publication) (*
 		Publication: publication,
 		UID:         c.Set.UID,
 		Capacity:    c.Set.Capacity,
+		Runners:     c.Set.Runners,
 		Listener:    c.Set.Listener,
 	}, nil
 }

@@ -1,10 +1,9 @@
-package serving
+package serving_test
 
 import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -12,33 +11,32 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
-	"github.com/harrier-ci/harrier/internal/testkube/ports"
+	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
+
+var metrics = http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+	_, _ = answer.Write([]byte("metrics"))
+})
 
 func TestAServerThatMoves(t *testing.T) {
 	bound := ""
-	s := &server{
-		name: "test",
-		log:  funcr.New(func(_, line string) { bound = boundAddress(line) }, funcr.Options{Verbosity: 1}),
-	}
-	defer s.stop()
-	hello := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
-		_, _ = answer.Write([]byte("hello"))
-	})
+	log := funcr.New(func(_, line string) { bound = boundAddress(line) }, funcr.Options{Verbosity: 1})
+	servers := serving.Start("127.0.0.1:0", serving.NewHealth(clock.RealClock{}), metrics, log)
+	defer servers.Stop()
 	var places []string
 	for _, address := range []string{"127.0.0.1:0", "localhost:0"} { // any free port, under two names
-		s.serve(address, hello)
+		servers.ServeMetrics(address)
 		places = append(places, bound)
-		if got := ask(bound); got != "hello" {
+		if _, got := ask(bound); got != "metrics" {
 			t.Errorf("at %s: %s", bound, got)
 		}
 	}
-	if got := ask(places[0]); got == "hello" {
+	if _, got := ask(places[0]); got == "metrics" {
 		t.Error("the old address still answers")
 	}
-	s.serve("no address", hello)
-	s.serve("", hello)
-	if got := ask(places[1]); got == "hello" {
+	servers.ServeMetrics("no address")
+	servers.ServeMetrics("")
+	if _, got := ask(places[1]); got == "metrics" {
 		t.Error("a server that was stopped still answers")
 	}
 }
@@ -50,62 +48,71 @@ func boundAddress(line string) string {
 	return address
 }
 
-// ask returns the answer from the address, by another process if it has taken the port since.
-func ask(address string) string {
+// ask returns the answer from the address, by another process if it has taken the port since, or the error and no
+// status.
+func ask(address string) (status int, body string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + address)
 	if err != nil {
-		return err.Error()
+		return 0, err.Error()
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	content, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return err.Error()
+		return 0, err.Error()
 	}
-	return string(body)
+	return answer.StatusCode, string(content)
 }
 
+// Where a second server could not listen, the probes' serves metrics, too, and otherwise it does not.
 func TestWhichAddressesAreTheSame(t *testing.T) {
 	for _, test := range []struct {
-		metrics, probes string
+		metrics, probes string // PORT is a free one, OTHER another
 		want            bool
 	}{
-		{":8081", ":8081", true},
-		{"0.0.0.0:8081", ":8081", true},
-		{"[::]:8081", "0.0.0.0:8081", true},
-		{"127.0.0.1:8081", "127.0.0.1:8081", true},
-		{"127.0.0.1:8081", ":8081", false},
-		{":8080", ":8081", false},
+		{":PORT", ":PORT", true},
+		{"0.0.0.0:PORT", ":PORT", true},
+		{"[::]:PORT", "0.0.0.0:PORT", true},
+		{"127.0.0.1:PORT", "127.0.0.1:PORT", true},
+		{"127.0.0.1:PORT", ":PORT", false},
+		{":OTHER", ":PORT", false},
 		{"127.0.0.1:0", "127.0.0.1:0", false},
-		{"", "", false},
+		{"", ":PORT", false},
 	} {
-		if got := sameAddress(test.metrics, test.probes); got != test.want {
-			t.Errorf("%q and %q: %v", test.metrics, test.probes, got)
+		probes, bound := freeAddress(t), ""
+		_, port, _ := net.SplitHostPort(probes)
+		_, other, _ := net.SplitHostPort(freeAddress(t))
+		at := strings.NewReplacer("PORT", port, "OTHER", other)
+		log := funcr.New(func(_, line string) {
+			if strings.Contains(line, `"server"="health"`) {
+				bound = boundAddress(line)
+			}
+		}, funcr.Options{Verbosity: 1})
+		servers := serving.Start(at.Replace(test.probes), serving.NewHealth(clock.RealClock{}), metrics, log)
+		servers.ServeMetrics(at.Replace(test.metrics))
+		_, port, _ = net.SplitHostPort(bound)
+		if status, got := ask(net.JoinHostPort("127.0.0.1", port) + "/metrics"); status == 0 ||
+			(got == "metrics") != test.want {
+			t.Errorf("metrics at %q, probes at %q: the probes' server says %d %s", test.metrics, test.probes, status, got)
 		}
+		servers.Stop()
 	}
 }
 
 // The kubelet's probes decide whether the process lives: metrics at the same port are served by the same server.
 func TestMetricsAtTheAddressOfTheProbes(t *testing.T) {
-	free, err := ports.Take(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	probes := net.JoinHostPort("127.0.0.1", strconv.Itoa(free[0]))
-	metrics := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
-		_, _ = answer.Write([]byte("metrics"))
-	})
-	servers := Start(probes, NewHealth(clock.RealClock{}), metrics, logr.Discard())
+	probes := freeAddress(t)
+	servers := serving.Start(probes, serving.NewHealth(clock.RealClock{}), metrics, logr.Discard())
 	defer servers.Stop()
 	servers.ServeMetrics(probes)
-	if got := ask(probes + "/healthz"); got != "ok\n" {
+	if _, got := ask(probes + "/healthz"); got != "ok\n" {
 		t.Errorf("/healthz: %s", got)
 	}
-	if got := ask(probes + "/metrics"); got != "metrics" {
+	if _, got := ask(probes + "/metrics"); got != "metrics" {
 		t.Errorf("/metrics: %s", got)
 	}
 	servers.ServeMetrics("")
-	if got := ask(probes + "/metrics"); got == "metrics" {
+	if _, got := ask(probes + "/metrics"); got == "metrics" {
 		t.Error("metrics that were switched off are served")
 	}
 }

@@ -1,4 +1,4 @@
-package waiting
+package waiting_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/listener/waiting"
 )
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -30,7 +31,7 @@ func assigned(jobs ...actions.JobMessageBase) *actions.Message {
 	return m
 }
 
-func ids(j *Jobs, after time.Duration, now time.Time) string {
+func ids(j *waiting.Jobs, after time.Duration, now time.Time) string {
 	jobs, _ := j.Long(after, now)
 	var named []string
 	for _, one := range jobs {
@@ -40,7 +41,7 @@ func ids(j *Jobs, after time.Duration, now time.Time) string {
 }
 
 func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
-	j := New(nil)
+	j := waiting.New(nil)
 	j.Update(
 		assigned(job("b", noon.Add(time.Minute)), job("a", noon), job("c", noon.Add(-time.Minute))),
 		noon.Add(2*time.Minute),
@@ -63,7 +64,7 @@ func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
 		t.Errorf("%q are listed although nobody wants them", got)
 	}
 	listed, _ := j.Long(time.Minute, later)
-	if got := ids(New(listed), time.Minute, later); got != "b" {
+	if got := ids(waiting.New(listed), time.Minute, later); got != "b" {
 		t.Errorf("the next listener knows %q, want b", got)
 	}
 	j.Update(&actions.Message{Statistics: &actions.Statistics{TotalAssignedJobs: 2, TotalRunningJobs: 2}}, later)
@@ -72,25 +73,60 @@ func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
 	}
 }
 
-// Names and times come from GitHub and from users: nothing of them is refused by the schema, or kept for ever.
+// end ends the jobs that have waited for a minute, as many at a time as are listed, until none is, and returns how many
+// there were.
+func end(j *waiting.Jobs, now time.Time) (ended int) {
+	for {
+		jobs, _ := j.Long(time.Minute, now)
+		if len(jobs) == 0 {
+			return ended
+		}
+		over := new(actions.Message)
+		for i := range jobs {
+			over.JobsCompleted = append(over.JobsCompleted, actions.JobCompleted{JobMessageBase: job(jobs[i].JobID, noon)})
+		}
+		j.Update(over, now)
+		ended += len(jobs)
+	}
+}
+
+// Names and times come from GitHub and from users: nothing of them is refused by the schema, which allows 50 jobs, or
+// kept for ever.
 func TestOddJobsAreBounded(t *testing.T) {
-	j := New(nil)
+	j := manyOddJobs()
+	jobs, _ := j.Long(time.Minute, noon.Add(time.Hour))
+	if len(jobs) != 50 {
+		t.Errorf("%d are listed, want 50", len(jobs))
+	}
+	if one := jobs[0]; !strings.HasPrefix(one.Name, " [2Jä") || len(one.Name) > 256 || len(one.Event) > 64 ||
+		len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
+		t.Errorf("%+v", one)
+	}
+	if known := end(j, noon.Add(time.Hour)); known != 1000 {
+		t.Errorf("%d are known, want 1000", known)
+	}
+}
+
+// GitHub cancels a job after a day: the end of one that seems to wait longer was missed.
+func TestJobsAreForgottenAfterADay(t *testing.T) {
+	j := manyOddJobs()
+	if jobs, next := j.Long(time.Minute, noon.Add(26*time.Hour)); len(jobs) != 0 || !next.IsZero() {
+		t.Errorf("a day later %d are listed, the next one at %s", len(jobs), next)
+	}
+	if known := end(j, noon.Add(time.Hour)); known != 0 {
+		t.Errorf("a day later %d are still known", known)
+	}
+}
+
+// manyOddJobs returns what is known after 3000 jobs whose texts are long and not printable, and one without an ID.
+func manyOddJobs() *waiting.Jobs {
+	j := waiting.New(nil)
+	j.Update(assigned(actions.JobMessageBase{}), noon)
 	for i := range 3000 {
 		odd := job(fmt.Sprint(i), time.Time{})
 		odd.JobDisplayName, odd.EventName, odd.RepositoryName = "\x1b[2J"+strings.Repeat("ä", 5000),
 			strings.Repeat("x", 999), strings.Repeat("y", 999)
 		j.Update(assigned(odd), noon)
 	}
-	j.Update(assigned(actions.JobMessageBase{}), noon)
-	jobs, _ := j.Long(time.Minute, noon.Add(time.Hour))
-	if len(j.byID) != mostKnown || len(jobs) != mostListed {
-		t.Errorf("%d are known, %d listed", len(j.byID), len(jobs))
-	}
-	if one := jobs[0]; !strings.HasPrefix(one.Name, " [2Jä") || len(one.Name) > 256 || len(one.Event) > 64 ||
-		len(one.Repository) > 256 || one.QueuedAt != nil || one.AssignedAt.IsZero() {
-		t.Errorf("%+v", one)
-	}
-	if jobs, next := j.Long(time.Minute, noon.Add(26*time.Hour)); len(jobs)+len(j.byID) != 0 || !next.IsZero() {
-		t.Errorf("a day later %d are still known", len(j.byID))
-	}
+	return j
 }
