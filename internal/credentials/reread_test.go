@@ -180,6 +180,7 @@ func TestUnusedResultsAreDropped(t *testing.T) {
 	if got := inMemory(); got != 0 {
 		t.Errorf("%d results are kept that nobody has used for ten minutes", got)
 	}
+	runtime.KeepAlive(f)
 }
 
 // Reread returns nothing from before the change, not even through a read that was under way, and everybody else gets
