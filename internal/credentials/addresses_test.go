@@ -1,19 +1,24 @@
-package credentials
+package credentials_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
 	"github.com/harrier-ci/harrier/internal/causes"
-	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // canary is a server on loopback that must not be asked.
@@ -32,16 +37,14 @@ func newCanary(t *testing.T) *canary {
 	return c
 }
 
-// limited is a provider whose administrator allows these addresses.
-func limited(t *testing.T, allowed ...string) *fixture {
+// allowing is the option of an administrator who allows these addresses.
+func allowing(t *testing.T, allowed ...string) func(*credentials.Options) {
 	t.Helper()
 	policy, err := addresses.New(allowed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFixture(t)
-	f.options.Addresses = policy
-	return f
+	return func(o *credentials.Options) { o.Addresses = policy }
 }
 
 // An address that is visibly on the machine itself is refused before the credentials are read, and whatever they come
@@ -49,19 +52,19 @@ func limited(t *testing.T, allowed ...string) *fixture {
 func TestAddressesOnTheMachineAreRefused(t *testing.T) {
 	c := newCanary(t)
 	server := &v1alpha1.ProxyServerConfig{Url: c.URL}
-	for field, change := range map[string]func(*Reference){
-		"githubConfigUrl": func(r *Reference) { r.GitHubConfigURL = c.URL + "/org" },
-		"proxy.http.url":  func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTP: server} },
-		"proxy.https.url": func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTPS: server} },
-		"vaultConfig.proxy.https.url": func(r *Reference) {
+	for field, change := range map[string]func(*credentials.Reference){
+		"githubConfigUrl": func(r *credentials.Reference) { r.GitHubConfigURL = c.URL + "/org" },
+		"proxy.http.url":  func(r *credentials.Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTP: server} },
+		"proxy.https.url": func(r *credentials.Reference) { r.Proxy = &v1alpha1.ProxyConfig{HTTPS: server} },
+		"vaultConfig.proxy.https.url": func(r *credentials.Reference) {
 			r.Vault = &v1alpha1.VaultConfig{Proxy: &v1alpha1.ProxyConfig{HTTPS: server}}
 		},
 	} {
-		f := limited(t)
+		f := newFixture(t, allowing(t))
 		reference := githubReference()
 		change(&reference)
 		_, reading := f.Client(t.Context(), reference)
-		_, given := f.ClientFrom(reference, &Resolved{})
+		_, given := f.ClientFrom(reference, &credentials.Resolved{})
 		for _, err := range []error{reading, given} {
 			var refused *addresses.NotAllowedError
 			if !errors.As(err, &refused) || refused.Field != field || !strings.Contains(err.Error(), c.URL) ||
@@ -86,20 +89,21 @@ func TestAllowedAddressesOnTheMachine(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write([]byte(`{"url":"` + service.URL + `/","token":"t"}`))
 	})
-	f := limited(t, c.URL)
+	f := newFixture(t, allowing(t, c.URL))
 	reference := githubReference()
 	reference.GitHubConfigURL = c.URL + "/org"
 	_, _ = f.mustClient(t, reference).GetRunnerScaleSetByID(t.Context(), 1)
 	if c.asked.Load() != 2 || service.asked.Load() == 0 {
 		t.Errorf("%d requests to GitHub and %d to its service", c.asked.Load(), service.asked.Load())
 	}
-	f = limited(t, "https://github.com", c.URL)
 	reference = githubReference()
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: c.URL}}
 	before := c.asked.Load()
 	ctx, cancel := context.WithCancel(t.Context())
-	// Before the pause, which would not end on this clock.
-	f.options.OnRequest = func(string, actions.RequestInfo) { cancel() }
+	f = newFixture(t, allowing(t, "https://github.com", c.URL), func(o *credentials.Options) {
+		// Before the pause, which would not end on this clock.
+		o.OnRequest = func(string, actions.RequestInfo) { cancel() }
+	})
 	if _, err := f.mustClient(t, reference).GetRunnerScaleSetByID(ctx, 1); err == nil || c.asked.Load() == before {
 		t.Errorf("got %v; the proxy was not asked", err)
 	}
@@ -114,7 +118,7 @@ func TestWhatAnUnlistedGitHubLeadsTo(t *testing.T) {
 		_, _ = w.Write([]byte(`{"url":"` + c.URL + `/","token":"t"}`))
 	}))
 	defer github.Close()
-	f := limited(t)
+	f := newFixture(t, allowing(t))
 	reference := githubReference()
 	reference.GitHubConfigURL = "http://ghes.example/org"
 	// The test's GitHub is the proxy of the manager's own environment, so that its address needs no entry.
@@ -130,29 +134,28 @@ func TestWhatAnUnlistedGitHubLeadsTo(t *testing.T) {
 // reference lacks.
 func TestConnectionsAreChecked(t *testing.T) {
 	c := newCanary(t)
-	f := limited(t)
+	f := newFixture(t, allowing(t))
 	reference := githubReference()
-	made, err := f.ClientFrom(reference, &Resolved{
+	made, err := f.ClientFrom(reference, &credentials.Resolved{
 		Credentials: actions.Credentials{Token: "t"},
-		Proxy:       &ProxySettings{HTTPS: c.URL},
+		Proxy:       &credentials.ProxySettings{HTTPS: c.URL},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, proxied := made.GetRunnerScaleSetByID(t.Context(), 1)
-	ask := func(address string, proxy *ProxySettings) error {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = openAzureKeyVault(
-			&v1alpha1.AzureKeyVaultConfig{}, proxy, f.options,
-		).(azurekeyvault.Vault).HTTP.Transport.RoundTrip(request)
+	secretBy := func(proxy *v1alpha1.ProxyConfig) error {
+		reference := vaultReference()
+		reference.Vault.Proxy = proxy
+		_, err := f.Resolve(t.Context(), reference)
+		f.Invalidate(reference)
+		f.clock.Step(credentials.RetryBackoff)
 		return err
 	}
+	resolveToLoopback(t)
 	for what, err := range map[string]error{
-		"proxy": proxied, "vault": ask(c.URL, &ProxySettings{}),
-		"proxy of a vault": ask("http://x.vault.azure.net", &ProxySettings{HTTP: c.URL}),
+		"proxy": proxied, "vault": secretBy(&v1alpha1.ProxyConfig{}),
+		"proxy of a vault": secretBy(&v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{Url: c.URL}}),
 	} {
 		if causes.Of(err).Reason != v1alpha1.ReasonAddressNotAllowed {
 			t.Errorf("%s: got %v", what, err)
@@ -161,9 +164,46 @@ func TestConnectionsAreChecked(t *testing.T) {
 	if asked := c.asked.Load(); asked != 0 {
 		t.Errorf("%d requests were sent", asked)
 	}
-	t.Setenv("http_proxy", c.URL) // the manager's own proxy is the administrator's
+	t.Setenv("https_proxy", c.URL) // the manager's own proxy is the administrator's
 	t.Setenv("no_proxy", "")
-	if err := ask("http://x.vault.azure.net", nil); err != nil || c.asked.Load() != 1 {
-		t.Errorf("by the manager's own proxy: %v", err)
+	if err := secretBy(nil); causes.Of(err).Reason == v1alpha1.ReasonAddressNotAllowed || c.asked.Load() != 1 {
+		t.Errorf("by the manager's own proxy: %v, %d requests", err, c.asked.Load())
+	}
+}
+
+// resolveToLoopback has all names lead to the machine itself, as those of somebody who owns a domain may.
+func resolveToLoopback(t *testing.T) {
+	t.Helper()
+	former := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = former })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go answerLoopback(ours)
+		return theirs, nil
+	}}
+}
+
+// answerLoopback answers one question, as DNS over TCP: before each message are two bytes with its length.
+func answerLoopback(connection net.Conn) {
+	defer connection.Close()
+	var size uint16
+	if binary.Read(connection, binary.BigEndian, &size) != nil {
+		return
+	}
+	var message dnsmessage.Message
+	text := make([]byte, size)
+	if _, err := io.ReadFull(connection, text); err != nil || message.Unpack(text) != nil {
+		return
+	}
+	message.Response, message.Additionals = true, nil
+	if question := message.Questions[0]; question.Type == dnsmessage.TypeA {
+		message.Answers = []dnsmessage.Resource{{
+			Header: dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: question.Class},
+			Body:   &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
+		}}
+	}
+	answer, err := message.Pack()
+	if err == nil {
+		_, _ = connection.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
 	}
 }

@@ -1,17 +1,20 @@
-package credentials
+package credentials_test
 
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-func (f *fixture) mustClient(t *testing.T, reference Reference) *actions.Client {
+func (f *fixture) mustClient(t *testing.T, reference credentials.Reference) *actions.Client {
 	t.Helper()
 	client, err := f.Client(t.Context(), reference)
 	if err != nil {
@@ -22,25 +25,25 @@ func (f *fixture) mustClient(t *testing.T, reference Reference) *actions.Client 
 
 func TestClientsAreSharedByEqualValues(t *testing.T) {
 	f := newFixture(t)
-	f.store.setSecret("runners", "copy", KeyToken, "token-1")
-	f.store.setSecret("runners", "different", KeyToken, "token-9")
+	f.store.setSecret("runners", "copy", credentials.KeyToken, "token-1")
+	f.store.setSecret("runners", "different", credentials.KeyToken, "token-9")
 	first := f.mustClient(t, githubReference())
 
-	change := func(edit func(*Reference)) Reference {
+	change := func(edit func(*credentials.Reference)) credentials.Reference {
 		reference := githubReference()
 		edit(&reference)
 		return reference
 	}
 	for name, test := range map[string]struct {
-		reference Reference
+		reference credentials.Reference
 		shared    bool
 	}{
 		"the same":                     {githubReference(), true},
-		"a Secret of the same content": {change(func(r *Reference) { r.GitHubConfigSecret = "copy" }), true},
-		"other credentials":            {change(func(r *Reference) { r.GitHubConfigSecret = "different" }), false},
-		"another URL":                  {change(func(r *Reference) { r.GitHubConfigURL += "/repository" }), false},
+		"a Secret of the same content": {change(func(r *credentials.Reference) { r.GitHubConfigSecret = "copy" }), true},
+		"other credentials":            {change(func(r *credentials.Reference) { r.GitHubConfigSecret = "different" }), false},
+		"another URL":                  {change(func(r *credentials.Reference) { r.GitHubConfigURL += "/repository" }), false},
 		"no proxy rather than the environment's": {
-			change(func(r *Reference) { r.Proxy = &v1alpha1.ProxyConfig{} }), false,
+			change(func(r *credentials.Reference) { r.Proxy = &v1alpha1.ProxyConfig{} }), false,
 		},
 	} {
 		if shared := f.mustClient(t, test.reference) == first; shared != test.shared {
@@ -51,7 +54,7 @@ func TestClientsAreSharedByEqualValues(t *testing.T) {
 
 func TestRotationReplacesTheClient(t *testing.T) {
 	f := newFixture(t)
-	f.store.setSecret("runners", "login", keyProxyUsername, "u", keyProxyPassword, "old")
+	f.store.setSecret("runners", "login", "username", "u", "password", "old")
 	reference := githubReference()
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
 		Url:                 "http://p:1",
@@ -59,57 +62,73 @@ func TestRotationReplacesTheClient(t *testing.T) {
 	}}
 	before := f.mustClient(t, reference)
 
-	f.store.setSecret("runners", "login", keyProxyUsername, "u", keyProxyPassword, "new")
-	f.clock.Step(RereadInterval)
+	f.store.setSecret("runners", "login", "username", "u", "password", "new")
+	f.clock.Step(credentials.RereadInterval)
 	after := f.mustClient(t, reference)
 	if after == before {
 		t.Error("a new proxy password did not lead to a new client")
 	}
-	for range int(keepGrace / RereadInterval) {
-		f.clock.Step(RereadInterval)
+	for range int(kept / credentials.RereadInterval) {
+		f.clock.Step(credentials.RereadInterval)
 		if f.mustClient(t, reference) != after {
 			t.Fatal("the client changed although nothing else did")
 		}
 	}
-	if kept := len(f.clients.entries); kept != 1 {
-		t.Errorf("%d clients are kept, want the current one only", kept)
+	f.store.setSecret("runners", "login", "username", "u", "password", "old")
+	f.clock.Step(credentials.RereadInterval)
+	if f.mustClient(t, reference) == before {
+		t.Error("a client is kept that nobody has used for ten minutes")
 	}
 }
 
+// A good answer says nothing about the Secret. A refusal has it read again.
 func TestRefusedCredentialsAreReadAgain(t *testing.T) {
-	f := newFixture(t)
-	seen := 0
-	f.options.OnRequest = func(string, actions.RequestInfo) { seen++ }
-	f.mustClient(t, githubReference())
-	f.store.setSecret("runners", "github", KeyToken, "token-2")
-	f.clock.Step(RetryBackoff)
+	asked, seen, status := 0, 0, http.StatusNotFound
+	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.WriteHeader(status)
+	}))
+	defer github.Close()
+	f := newFixture(t, func(o *credentials.Options) {
+		o.OnRequest = func(string, actions.RequestInfo) { seen++ }
+	})
+	reference := githubReference()
+	reference.GitHubConfigURL = github.URL + "/org"
+	client := f.mustClient(t, reference)
+	f.store.setSecret("runners", "github", credentials.KeyToken, "token-2")
+	f.clock.Step(credentials.RetryBackoff)
 
-	key := keyOf("https://github.com/org", &Resolved{Credentials: actions.Credentials{Token: "token-1"}})
-	f.observe(key, actions.RequestInfo{StatusCode: http.StatusOK})
-	if got := f.mustResolve(t, githubReference()); got != "token-1" {
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 1); err == nil {
+		t.Error("an answer of 404 is no error")
+	}
+	if got := f.mustResolve(t, reference); got != "token-1" {
 		t.Errorf("got %s after an ordinary answer", got)
 	}
-	f.observe(key, actions.RequestInfo{StatusCode: http.StatusUnauthorized})
-	if got := f.mustResolve(t, githubReference()); got != "token-2" {
+	status = http.StatusUnauthorized
+	if _, err := client.GetRunnerScaleSetByID(t.Context(), 1); err == nil {
+		t.Error("an answer of 401 is no error")
+	}
+	if got := f.mustResolve(t, reference); got != "token-2" {
 		t.Errorf("got %s after a 401", got)
 	}
-	if seen != 2 {
-		t.Errorf("OnRequest was called %d times, want 2", seen)
+	if seen != asked || asked < 2 {
+		t.Errorf("OnRequest was called %d times for %d requests", seen, asked)
 	}
 }
 
 func TestUnusedURLsAreTold(t *testing.T) {
-	f := newFixture(t)
 	var told []string
-	f.clients.unused = func(url string) { told = append(told, url) }
+	f := newFixture(t, func(o *credentials.Options) {
+		o.OnUnused = func(url string) { told = append(told, url) }
+	})
 	f.mustClient(t, githubReference())
-	f.store.setSecret("runners", "github", KeyToken, "token-2")
-	f.clock.Step(RereadInterval)
+	f.store.setSecret("runners", "github", credentials.KeyToken, "token-2")
+	f.clock.Step(credentials.RereadInterval)
 	f.mustClient(t, githubReference())
 	other := githubReference()
 	other.GitHubConfigURL = "https://github.com/other"
-	for range int(keepGrace/RereadInterval) + 1 {
-		f.clock.Step(RereadInterval)
+	for range int(kept/credentials.RereadInterval) + 1 {
+		f.clock.Step(credentials.RereadInterval)
 		f.mustClient(t, other)
 	}
 	if len(told) != 1 || told[0] != "https://github.com/org" {
@@ -156,14 +175,14 @@ func TestReferencesOfOneScaleSetAreEqual(t *testing.T) {
 	runnerSet.Namespace = "runners"
 	runnerSet.Spec.EphemeralRunnerSpec = runner.Spec
 
-	want := ForAutoscalingRunnerSet(set).source()
-	for kind, reference := range map[string]Reference{
-		"AutoscalingListener": ForAutoscalingListener(listener),
-		"EphemeralRunner":     ForEphemeralRunner(runner),
-		"EphemeralRunnerSet":  ForEphemeralRunnerSet(runnerSet),
+	want := credentials.ForAutoscalingRunnerSet(set)
+	for kind, reference := range map[string]credentials.Reference{
+		"AutoscalingListener": credentials.ForAutoscalingListener(listener),
+		"EphemeralRunner":     credentials.ForEphemeralRunner(runner),
+		"EphemeralRunnerSet":  credentials.ForEphemeralRunnerSet(runnerSet),
 	} {
-		if reference.source() != want || reference.GitHubConfigURL != "https://github.com/org" {
-			t.Errorf("%s leads elsewhere: %+v", kind, reference)
+		if diff := cmp.Diff(want, reference); diff != "" || reference.GitHubConfigURL != "https://github.com/org" {
+			t.Errorf("%s leads elsewhere: %+v (-set +%s):\n%s", kind, reference, kind, diff)
 		}
 	}
 }

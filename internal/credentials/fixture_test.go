@@ -1,4 +1,4 @@
-package credentials
+package credentials_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // store is an API server with Secrets and ConfigMaps. It counts reads, and can be made to fail or hang.
@@ -96,31 +99,46 @@ func (s *store) readsOf(namespace, name string) int {
 
 // fixture is a provider on a store with one credential Secret, runners/github.
 type fixture struct {
-	*Provider
+	*credentials.Provider
 	store *store
 	clock *clocktesting.FakeClock
 }
 
-func newFixture(t *testing.T) *fixture {
+// kept is the time for which a good result is used while reads fail, and for which unused ones and clients are kept.
+const kept = 10 * time.Minute
+
+func newFixture(t *testing.T, edits ...func(*credentials.Options)) *fixture {
 	t.Helper()
 	f := &fixture{store: newStore(), clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))}
-	f.store.setSecret("runners", "github", KeyToken, "token-1")
-	f.Provider = New(f.store, Options{Clock: f.clock})
+	f.store.setSecret("runners", "github", credentials.KeyToken, "token-1")
+	options := credentials.Options{Clock: f.clock}
+	for _, edit := range edits {
+		edit(&options)
+	}
+	f.Provider = credentials.New(f.store, options)
 	return f
 }
 
-func githubReference() Reference {
-	return Reference{Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github"}
+func githubReference() credentials.Reference {
+	return credentials.Reference{
+		Namespace: "runners", GitHubConfigURL: "https://github.com/org", GitHubConfigSecret: "github",
+	}
 }
 
 // mustResolve returns the token, which identifies a state of the Secret.
-func (f *fixture) mustResolve(t *testing.T, reference Reference) string {
+func (f *fixture) mustResolve(t *testing.T, reference credentials.Reference) string {
 	t.Helper()
 	resolved, err := f.Resolve(t.Context(), reference)
 	if err != nil {
 		t.Fatalf("Resolve: %v", err)
 	}
 	return resolved.Credentials.Token
+}
+
+// isMissing reports whether the error says that something doesn't exist.
+func isMissing(err error) bool {
+	_, ok := errors.AsType[*credentials.MissingError](err)
+	return ok
 }
 
 // privateKey is generated once, because that takes a while.

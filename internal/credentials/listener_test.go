@@ -1,4 +1,4 @@
-package credentials
+package credentials_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
@@ -32,22 +33,22 @@ func TestListenerSecretsAreTheLastSource(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit  func(*config.Config)
 		proxy []string
-		want  *Resolved
+		want  *credentials.Resolved
 	}{
 		"token": {
 			edit: func(*config.Config) {},
-			want: &Resolved{Credentials: actions.Credentials{Token: "token-1"}},
+			want: &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"}},
 		},
 		"App, CA and proxy": {
 			edit: func(c *config.Config) {
 				c.Credentials = &config.Credentials{AppID: "1", AppInstallationID: 2, AppPrivateKey: privateKey()}
 				c.ServerRootCA = "pem"
 			},
-			proxy: []string{KeyHTTPProxy, "", KeyHTTPSProxy, "http://p:1", KeyNoProxy, "x"},
-			want: &Resolved{
+			proxy: []string{credentials.KeyHTTPProxy, "", credentials.KeyHTTPSProxy, "http://p:1", credentials.KeyNoProxy, "x"},
+			want: &credentials.Resolved{
 				Credentials: actions.Credentials{App: app},
 				RootCAs:     "pem",
-				Proxy:       &ProxySettings{HTTPS: "http://p:1", NoProxy: "x"},
+				Proxy:       &credentials.ProxySettings{HTTPS: "http://p:1", NoProxy: "x"},
 			},
 		},
 	} {
@@ -91,13 +92,13 @@ func TestListenerSecretsThatDontHelp(t *testing.T) {
 	_, err := f.FromListener(t.Context(), listenerKey)
 	mustName(t, err, "manager/set-listener-config")
 
-	f.clock.Step(RetryBackoff)
+	f.clock.Step(credentials.RetryBackoff)
 	f.store.setSecret("manager", "set-listener-config", config.FileName, `{"github_token": "s3cret"`)
 	_, err = f.FromListener(t.Context(), listenerKey)
 	mustName(t, err, config.FileName)
 	mustNotLeak(t, err)
 
-	f.clock.Step(RetryBackoff)
+	f.clock.Step(credentials.RetryBackoff)
 	f.writeListenerConfig(t, func(c *config.Config) {
 		c.Credentials, c.VaultType, c.VaultLookupKey = nil, config.VaultTypeAzureKeyVault, "key"
 		c.AzureKeyVault = &config.AzureKeyVault{
@@ -114,7 +115,7 @@ func TestListenerSecretsThatDontHelp(t *testing.T) {
 
 // Credentials are unusable only if they won't come back: an API server that is unreachable now may answer in a moment.
 func TestUnusableIsWhatWontComeBack(t *testing.T) {
-	cause := &MissingError{Kind: kindSecret, Name: "github"}
+	cause := &credentials.MissingError{Kind: "Secret", Name: "github"}
 	for name, test := range map[string]struct {
 		failure  error
 		unusable bool
@@ -123,7 +124,7 @@ func TestUnusableIsWhatWontComeBack(t *testing.T) {
 			f := newFixture(t)
 			f.store.failure = test.failure
 			_, err := f.ClientOfListener(t.Context(), githubReference(), listenerKey, cause)
-			if err == nil || Unusable(err) != test.unusable {
+			if err == nil || credentials.Unusable(err) != test.unusable {
 				t.Errorf("%v, want it unusable: %t", err, test.unusable)
 			}
 			mustName(t, err, "github")

@@ -1,4 +1,4 @@
-package credentials
+package credentials_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // A read may outlast the reconcile, which decodes the API server's answers into its object.
@@ -20,8 +21,8 @@ func TestReferenceSharesNothingWithItsObject(t *testing.T) {
 	listener.Spec.Proxy = proxy.DeepCopy()
 	runner := &v1alpha1.EphemeralRunner{}
 	runner.Spec.Proxy = proxy.DeepCopy()
-	references := []Reference{
-		ForAutoscalingRunnerSet(set), ForAutoscalingListener(listener), ForEphemeralRunner(runner),
+	references := []credentials.Reference{
+		credentials.ForAutoscalingRunnerSet(set), credentials.ForAutoscalingListener(listener), credentials.ForEphemeralRunner(runner),
 	}
 	for _, written := range []*v1alpha1.ProxyConfig{set.Spec.Proxy, listener.Spec.Proxy, runner.Spec.Proxy} {
 		written.HTTPS.Url, written.NoProxy[0] = "", ""

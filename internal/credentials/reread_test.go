@@ -1,15 +1,19 @@
-package credentials
+package credentials_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
+	"weak"
 
 	"github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 func TestResolveReadsAtMostOnceAMinute(t *testing.T) {
@@ -24,8 +28,8 @@ func TestResolveReadsAtMostOnceAMinute(t *testing.T) {
 	if reads := f.store.readsOf("runners", "github"); reads != 1 {
 		t.Fatalf("%d reads, want 1", reads)
 	}
-	f.store.setSecret("runners", "github", KeyToken, "token-2")
-	f.clock.Step(RereadInterval - 1)
+	f.store.setSecret("runners", "github", credentials.KeyToken, "token-2")
+	f.clock.Step(credentials.RereadInterval - 1)
 	if got := f.mustResolve(t, githubReference()); got != "token-1" {
 		t.Errorf("got %s before a minute was over", got)
 	}
@@ -38,12 +42,12 @@ func TestResolveReadsAtMostOnceAMinute(t *testing.T) {
 func TestInvalidateReadsAgainButNotEachTime(t *testing.T) {
 	f := newFixture(t)
 	f.mustResolve(t, githubReference())
-	f.store.setSecret("runners", "github", KeyToken, "token-2")
+	f.store.setSecret("runners", "github", credentials.KeyToken, "token-2")
 	f.Invalidate(githubReference())
 	if got := f.mustResolve(t, githubReference()); got != "token-1" {
 		t.Errorf("got %s although the last read is younger than RetryBackoff", got)
 	}
-	f.clock.Step(RetryBackoff)
+	f.clock.Step(credentials.RetryBackoff)
 	if got := f.mustResolve(t, githubReference()); got != "token-2" {
 		t.Errorf("got %s after Invalidate", got)
 	}
@@ -62,13 +66,13 @@ func TestFailedReads(t *testing.T) {
 		f := newFixture(t)
 		f.mustResolve(t, githubReference())
 		f.store.fail(forbidden)
-		f.clock.Step(RereadInterval)
+		f.clock.Step(credentials.RereadInterval)
 		if got := f.mustResolve(t, githubReference()); got != "token-1" {
 			t.Errorf("got %s", got)
 		}
-		f.clock.Step(keepGrace - RereadInterval)
+		f.clock.Step(kept - credentials.RereadInterval)
 		_, err := f.Resolve(t.Context(), githubReference())
-		if !apierrors.IsForbidden(err) || !Gone(err) {
+		if !apierrors.IsForbidden(err) || !credentials.Gone(err) {
 			t.Errorf("got %v, want the API server's refusal", err)
 		}
 		mustName(t, err, "Secret runners/github")
@@ -77,7 +81,7 @@ func TestFailedReads(t *testing.T) {
 		f := newFixture(t)
 		f.mustResolve(t, githubReference())
 		f.store.deleteSecret("runners", "github")
-		f.clock.Step(RereadInterval)
+		f.clock.Step(credentials.RereadInterval)
 		_, err := f.Resolve(t.Context(), githubReference())
 		if !isMissing(err) {
 			t.Errorf("got %v", err)
@@ -92,7 +96,7 @@ func TestFailedReads(t *testing.T) {
 			}
 		}
 		f.store.fail(nil)
-		f.clock.Step(RetryBackoff)
+		f.clock.Step(credentials.RetryBackoff)
 		f.mustResolve(t, githubReference())
 		if reads := f.store.readsOf("runners", "github"); reads != 2 {
 			t.Errorf("%d reads, want 2", reads)
@@ -102,7 +106,7 @@ func TestFailedReads(t *testing.T) {
 
 func TestConcurrentCallersShareOneReadAndDelayNobodyElse(t *testing.T) {
 	f := newFixture(t)
-	f.store.setSecret("other", "github", KeyToken, "other")
+	f.store.setSecret("other", "github", credentials.KeyToken, "other")
 	gate := make(chan struct{})
 	f.store.gates["runners"] = gate
 
@@ -145,18 +149,38 @@ func TestConcurrentCallersShareOneReadAndDelayNobodyElse(t *testing.T) {
 
 func TestUnusedResultsAreDropped(t *testing.T) {
 	f := newFixture(t)
+	var results []weak.Pointer[credentials.Resolved]
 	for i := range 20 {
 		name := fmt.Sprintf("secret-%d", i)
-		f.store.setSecret("runners", name, KeyToken, "x")
+		f.store.setSecret("runners", name, credentials.KeyToken, "x")
 		reference := githubReference()
 		reference.GitHubConfigSecret = name
-		f.mustResolve(t, reference)
+		resolved, err := f.Resolve(t.Context(), reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, weak.Make(resolved))
 	}
-	f.clock.Step(keepGrace)
+	inMemory := func() (count int) {
+		runtime.GC()
+		for i := range results {
+			if results[i].Value() != nil {
+				count++
+			}
+		}
+		return count
+	}
+	f.clock.Step(kept - 1)
 	f.mustResolve(t, githubReference())
-	if left := len(f.results.entries); left != 1 {
-		t.Errorf("%d results are kept, want 1", left)
+	if got := inMemory(); got != len(results) {
+		t.Errorf("%d of %d results are kept for ten minutes", got, len(results))
 	}
+	f.clock.Step(credentials.RereadInterval)
+	f.mustResolve(t, githubReference())
+	if got := inMemory(); got != 0 {
+		t.Errorf("%d results are kept that nobody has used for ten minutes", got)
+	}
+	runtime.KeepAlive(f)
 }
 
 // Reread returns nothing from before the change, not even through a read that was under way, and everybody else gets
@@ -168,12 +192,12 @@ func TestRereadReadsAtOnce(t *testing.T) {
 	}
 	gate := make(chan struct{})
 	f.store.gates["runners"] = gate
-	f.clock.Step(keepGrace) // no stand-in
+	f.clock.Step(kept) // no stand-in
 	var before sync.WaitGroup
 	before.Go(func() { _, _ = f.Resolve(t.Context(), githubReference()) })
 	gomega.NewWithT(t).Eventually(func() int { return f.store.readsOf("runners", "github") }).Should(gomega.Equal(2))
 	delete(f.store.gates, "runners")
-	f.store.setSecret("runners", "github", KeyToken, "token-2")
+	f.store.setSecret("runners", "github", credentials.KeyToken, "token-2")
 	if got, err := f.Reread(t.Context(), githubReference()); err != nil || got.Credentials.Token != "token-2" {
 		t.Errorf("after the change: %v, %v", got, err)
 	}

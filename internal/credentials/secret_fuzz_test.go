@@ -1,9 +1,11 @@
-package credentials
+package credentials_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // Any Secret gives exactly one kind of credentials, or an error that names the Secret and reveals none of its values.
@@ -17,18 +19,18 @@ func FuzzCredentialSecret(f *testing.F) {
 	f.Add("two words", "", "", "")
 	f.Add("\xff\x00", " ", "\t", "\n")
 	f.Fuzz(func(t *testing.T, token, appID, installation, key string) {
-		fields := credentialFields{kind: kindSecret, namespace: "runners", name: "github", values: map[string]string{
-			KeyToken: token, KeyAppID: appID, KeyAppInstallationID: installation, KeyAppPrivateKey: key,
-		}}
-		credentials, err := fields.parse()
+		provider := newFixture(t)
+		provider.store.setSecret("runners", "github", credentials.KeyToken, token, credentials.KeyAppID, appID,
+			credentials.KeyAppInstallationID, installation, credentials.KeyAppPrivateKey, key)
+		resolved, err := provider.Resolve(t.Context(), githubReference())
 		if err == nil {
-			if (credentials.Token == "") == (credentials.App == nil) {
-				t.Errorf("not one kind of credentials: %v", credentials)
+			if found := resolved.Credentials; (found.Token == "") == (found.App == nil) {
+				t.Errorf("not one kind of credentials: %v", found)
 			}
 			return
 		}
-		var missing *MissingError
-		var invalid *InvalidError
+		var missing *credentials.MissingError
+		var invalid *credentials.InvalidError
 		if (!errors.As(err, &missing) && !errors.As(err, &invalid)) ||
 			!strings.Contains(err.Error(), "runners/github") {
 			t.Errorf("the error doesn't name the Secret: %v", err)

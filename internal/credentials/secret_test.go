@@ -1,4 +1,4 @@
-package credentials
+package credentials_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 func TestCredentialSecretHoldsExactlyOneKind(t *testing.T) {
@@ -18,53 +19,53 @@ func TestCredentialSecretHoldsExactlyOneKind(t *testing.T) {
 		// missing and invalid are the key the error names; "-" is an error about the Secret as a whole.
 		missing, invalid string
 	}{
-		"token":                {data: []string{KeyToken, "abc"}, want: actions.Credentials{Token: "abc"}},
-		"token with a newline": {data: []string{KeyToken, "abc\n"}, want: actions.Credentials{Token: "abc"}},
+		"token":                {data: []string{credentials.KeyToken, "abc"}, want: actions.Credentials{Token: "abc"}},
+		"token with a newline": {data: []string{credentials.KeyToken, "abc\n"}, want: actions.Credentials{Token: "abc"}},
 		"token and empty app keys": {
-			data: []string{KeyToken, "abc", KeyAppID, "", KeyAppPrivateKey, " "},
+			data: []string{credentials.KeyToken, "abc", credentials.KeyAppID, "", credentials.KeyAppPrivateKey, " "},
 			want: actions.Credentials{Token: "abc"},
 		},
 		"app": {
-			data: []string{KeyAppID, "Iv1.abc\n", KeyAppInstallationID, " 42\n", KeyAppPrivateKey, privateKey()},
+			data: []string{credentials.KeyAppID, "Iv1.abc\n", credentials.KeyAppInstallationID, " 42\n", credentials.KeyAppPrivateKey, privateKey()},
 			want: actions.Credentials{App: app},
 		},
 		"foreign keys are ignored": {
-			data: []string{KeyToken, "abc", "other", "x"},
+			data: []string{credentials.KeyToken, "abc", "other", "x"},
 			want: actions.Credentials{Token: "abc"},
 		},
 		"nothing": {missing: "github_token, or github_app_id, github_app_installation_id, " +
 			"github_app_private_key"},
 		"only empty values": {
-			data:    []string{KeyToken, "\n"},
+			data:    []string{credentials.KeyToken, "\n"},
 			missing: "github_token, or github_app_id, github_app_installation_id, github_app_private_key",
 		},
-		"app without its key": {data: []string{KeyAppID, "1", KeyAppInstallationID, "42"}, missing: KeyAppPrivateKey},
+		"app without its key": {data: []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "42"}, missing: credentials.KeyAppPrivateKey},
 		"app with its id only": {
-			data:    []string{KeyAppID, "1"},
+			data:    []string{credentials.KeyAppID, "1"},
 			missing: "github_app_installation_id, github_app_private_key",
 		},
-		"both": {data: []string{KeyToken, "abc", KeyAppID, "1"}, invalid: "-"},
+		"both": {data: []string{credentials.KeyToken, "abc", credentials.KeyAppID, "1"}, invalid: "-"},
 		"installation id is text": {
-			data:    []string{KeyAppID, "1", KeyAppInstallationID, "my-org", KeyAppPrivateKey, privateKey()},
-			invalid: KeyAppInstallationID,
+			data:    []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "my-org", credentials.KeyAppPrivateKey, privateKey()},
+			invalid: credentials.KeyAppInstallationID,
 		},
 		"installation id is negative": {
-			data:    []string{KeyAppID, "1", KeyAppInstallationID, "-4", KeyAppPrivateKey, privateKey()},
-			invalid: KeyAppInstallationID,
+			data:    []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "-4", credentials.KeyAppPrivateKey, privateKey()},
+			invalid: credentials.KeyAppInstallationID,
 		},
 		"private key is none": {
-			data:    []string{KeyAppID, "1", KeyAppInstallationID, "4", KeyAppPrivateKey, "s3cret"},
+			data:    []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "4", credentials.KeyAppPrivateKey, "s3cret"},
 			invalid: "-",
 		},
-		"token with a space":     {data: []string{KeyToken, "s3cret s3cret"}, invalid: "-"},
-		"token with a line feed": {data: []string{KeyToken, "s3cret\ns3cret"}, invalid: "-"},
+		"token with a space":     {data: []string{credentials.KeyToken, "s3cret s3cret"}, invalid: "-"},
+		"token with a line feed": {data: []string{credentials.KeyToken, "s3cret\ns3cret"}, invalid: "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.store.setSecret("runners", "github", test.data...)
 			resolved, err := f.Resolve(t.Context(), githubReference())
-			var missing *MissingError
-			var invalid *InvalidError
+			var missing *credentials.MissingError
+			var invalid *credentials.InvalidError
 			switch {
 			case test.missing != "":
 				if !errors.As(err, &missing) || missing.Key != test.missing {
@@ -94,7 +95,7 @@ func TestMissingObjectsAreNamed(t *testing.T) {
 	reference.GitHubConfigSecret = "gone"
 	_, err := f.Resolve(t.Context(), reference)
 	mustName(t, err, "Secret runners/gone", "create it")
-	if !Gone(err) {
+	if !credentials.Gone(err) {
 		t.Error("Gone is false for a missing Secret")
 	}
 
@@ -132,9 +133,9 @@ func mustNotLeak(t *testing.T, err error) {
 func TestASecretIsReadInTheSetsNamespaceOnly(t *testing.T) {
 	f := newFixture(t)
 	f.store.deleteSecret("runners", "github")
-	f.store.setSecret("arc-systems", "github", KeyToken, "abc")
+	f.store.setSecret("arc-systems", "github", credentials.KeyToken, "abc")
 	_, err := f.Resolve(t.Context(), githubReference())
-	if missing, ok := errors.AsType[*MissingError](err); !ok || missing.Namespace != "runners" ||
+	if missing, ok := errors.AsType[*credentials.MissingError](err); !ok || missing.Namespace != "runners" ||
 		!strings.Contains(err.Error(), "create it in namespace runners") ||
 		strings.Contains(err.Error(), "arc-systems") {
 		t.Errorf("got %v, want one that names the namespace to use", err)

@@ -1,4 +1,4 @@
-package credentials
+package credentials_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 // slowStore answers after a while.
@@ -29,11 +31,15 @@ func (s *slowStore) Get(
 
 func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pause = readTimeout / 2
+		const (
+			readTimeout   = 10 * time.Second // of a read with all its requests
+			rereadTimeout = time.Second      // after that one goes on with what there is
+			pause         = readTimeout / 2
+		)
 		slow := &slowStore{store: newStore()}
 		slow.pause.Store(int64(pause))
-		slow.setSecret("runners", "github", KeyToken, "token-1")
-		f := &fixture{Provider: New(slow, Options{})}
+		slow.setSecret("runners", "github", credentials.KeyToken, "token-1")
+		f := &fixture{Provider: credentials.New(slow, credentials.Options{})}
 		resolve := func() (token string, took time.Duration) {
 			begun := time.Now()
 			return f.mustResolve(t, githubReference()), time.Since(begun)
@@ -41,8 +47,8 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		if token, took := resolve(); token != "token-1" || took != pause {
 			t.Errorf("%s after %s, want token-1, which there is no way to have before it is read", token, took)
 		}
-		slow.setSecret("runners", "github", KeyToken, "token-2")
-		<-time.After(RereadInterval)
+		slow.setSecret("runners", "github", credentials.KeyToken, "token-2")
+		<-time.After(credentials.RereadInterval)
 		if token, took := resolve(); token != "token-1" || took != rereadTimeout {
 			t.Errorf("%s after %s, want token-1 after %s", token, took, rereadTimeout)
 		}
@@ -52,7 +58,7 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		}
 		slow.pause.Store(int64(time.Hour))
 		for range 3 { // reads that time out
-			<-time.After(RereadInterval)
+			<-time.After(credentials.RereadInterval)
 			if token, took := resolve(); token != "token-2" || took != rereadTimeout {
 				t.Errorf("%s after %s, want token-2 after %s", token, took, rereadTimeout)
 			}
@@ -60,7 +66,7 @@ func TestSlowReadHoldsNobodyUpWhoHasSomethingToGoOnWith(t *testing.T) {
 		slow.pause.Store(int64(pause))
 		<-time.After(readTimeout)
 		f.Invalidate(githubReference())
-		<-time.After(RetryBackoff)
+		<-time.After(credentials.RetryBackoff)
 		if token, took := resolve(); token != "token-2" || took != pause {
 			t.Errorf("%s after %s, want what GitHub has refused to be read anew, however long that takes", token, took)
 		}

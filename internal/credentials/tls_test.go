@@ -1,4 +1,4 @@
-package credentials
+package credentials_test
 
 import (
 	"encoding/pem"
@@ -12,9 +12,10 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-func withCA(key string, optional bool) Reference {
+func withCA(key string, optional bool) credentials.Reference {
 	reference := githubReference()
 	reference.TLS = &v1alpha1.TLSConfig{CertificateFrom: &v1alpha1.TLSCertificateSource{
 		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
@@ -54,7 +55,7 @@ func TestCertificateAuthoritiesAreAddedToTheSystems(t *testing.T) {
 	f.mustClient(t, withCA("ca.crt", false))
 
 	_, err = f.Resolve(t.Context(), withCA("bad", false))
-	var invalid *InvalidError
+	var invalid *credentials.InvalidError
 	if !errors.As(err, &invalid) {
 		t.Fatalf("got %v", err)
 	}

@@ -1,12 +1,10 @@
-package credentials
+package credentials_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,64 +12,30 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/causes"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// fakeVault has secrets by name.
-type fakeVault map[string]string
-
-func (v fakeVault) Secret(_ context.Context, name string) (string, error) {
-	if value, known := v[name]; known {
-		return value, nil
-	}
-	return "", azurekeyvault.ErrNotFound
-}
-
-func vaultReference() Reference {
-	reference := githubReference()
-	reference.GitHubConfigSecret = "in-vault"
-	reference.Vault = &v1alpha1.VaultConfig{
-		Type:          v1alpha1.VaultTypeAzureKeyVault,
-		AzureKeyVault: &v1alpha1.AzureKeyVaultConfig{URL: "https://v"},
-	}
-	return reference
-}
-
-// withVault returns a fixture whose vault is content. opened gets the proxy that the vault was opened with.
-func withVault(t *testing.T, content fakeVault) (f *fixture, opened **ProxySettings) {
-	t.Helper()
-	f, opened = newFixture(t), new(*ProxySettings)
-	f.reader.openVault = func(_ *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
-		*opened = proxy
-		return content
-	}
-	return f, opened
-}
-
 func TestVaultReplacesSecrets(t *testing.T) {
-	f, opened := withVault(t, fakeVault{
+	f, vault := newFixture(t), newAzure(t, map[string]string{
 		"in-vault": `{"github_token": "", "github_app_id": "1", "github_app_installation_id": 9007199254740993,` +
 			` "github_app_private_key": ` +
 			strconv.Quote(privateKey()) + `}`,
 		"github-proxy": `{"username": "u", "password": "p"}`,
 	})
-	f.store.setSecret("runners", "vault-proxy", keyProxyUsername, "v", keyProxyPassword, "w")
-	reference := vaultReference()
+	f.store.setSecret("runners", "vault-proxy", "username", "v", "password", "w")
+	reference := vault.reference()
 	reference.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
 		Url:                 "http://github",
 		CredentialSecretRef: "github-proxy",
 	}}
-	reference.Vault.Proxy = &v1alpha1.ProxyConfig{HTTPS: &v1alpha1.ProxyServerConfig{
-		Url:                 "http://vault",
-		CredentialSecretRef: "vault-proxy",
-	}}
+	reference.Vault.Proxy.HTTPS.CredentialSecretRef = "vault-proxy"
 	resolved, err := f.Resolve(t.Context(), reference)
 	if err != nil {
 		t.Fatal(err)
@@ -87,36 +51,35 @@ func TestVaultReplacesSecrets(t *testing.T) {
 	if got := resolved.Proxy.HTTPS; got != "http://u:p@github" {
 		t.Errorf("GitHub's proxy is %s", got)
 	}
-	if got := (*opened).HTTPS; got != "http://v:w@vault" {
-		t.Errorf("the vault's proxy is %s", got)
+	if logins, _ := vault.seen(); !slices.Equal(logins, []string{"v:w"}) {
+		t.Errorf("the vault's proxy is asked as %q", logins)
 	}
 }
 
 func TestVaultErrors(t *testing.T) {
-	var missing *MissingError
-	var invalid *InvalidError
-	var unsupported *UnsupportedError
+	var missing *credentials.MissingError
+	var invalid *credentials.InvalidError
+	var unsupported *credentials.UnsupportedError
 	for name, test := range map[string]struct {
-		content fakeVault
-		edit    func(*Reference)
+		content map[string]string
+		edit    func(*credentials.Reference)
 		want    any
 	}{
-		"no such secret": {edit: func(*Reference) {}, want: &missing},
-		"no name":        {edit: func(r *Reference) { r.GitHubConfigSecret = "" }, want: &missing},
-		"no JSON":        {content: fakeVault{"in-vault": "s3cret"}, edit: func(*Reference) {}, want: &invalid},
-		"empty JSON":     {content: fakeVault{"in-vault": "{}"}, edit: func(*Reference) {}, want: &missing},
-		"no settings":    {edit: func(r *Reference) { r.Vault.AzureKeyVault = nil }, want: &invalid},
-		"another vault":  {edit: func(r *Reference) { r.Vault.Type = "hashicorp" }, want: &unsupported},
+		"no such secret": {edit: func(*credentials.Reference) {}, want: &missing},
+		"no name":        {edit: func(r *credentials.Reference) { r.GitHubConfigSecret = "" }, want: &missing},
+		"no JSON":        {content: map[string]string{"in-vault": "s3cret"}, edit: func(*credentials.Reference) {}, want: &invalid},
+		"empty JSON":     {content: map[string]string{"in-vault": "{}"}, edit: func(*credentials.Reference) {}, want: &missing},
+		"no settings":    {edit: func(r *credentials.Reference) { r.Vault.AzureKeyVault = nil }, want: &invalid},
+		"another vault":  {edit: func(r *credentials.Reference) { r.Vault.Type = "hashicorp" }, want: &unsupported},
 		"bad proxy of vault": {
-			edit: func(r *Reference) {
+			edit: func(r *credentials.Reference) {
 				r.Vault.Proxy = &v1alpha1.ProxyConfig{HTTP: &v1alpha1.ProxyServerConfig{Url: ":"}}
 			},
 			want: &invalid,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, _ := withVault(t, test.content)
-			reference := vaultReference()
+			f, reference := newFixture(t), newAzure(t, test.content).reference()
 			test.edit(&reference)
 			_, err := f.Resolve(t.Context(), reference)
 			if !errors.As(err, test.want) {
@@ -127,25 +90,19 @@ func TestVaultErrors(t *testing.T) {
 	}
 }
 
-// lockedVault can't be opened: the manager's certificate is missing.
-type lockedVault struct{}
-
-func (lockedVault) Secret(context.Context, string) (string, error) {
-	return "", fmt.Errorf("get a token: %w", &azurekeyvault.CertificateError{Cause: errors.New(
-		"open /certificate: no such file",
-	)})
-}
-
 func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
-	f, logged := newFixture(t), ""
-	f.options.Logger = funcr.New(func(_, line string) { logged += line }, funcr.Options{})
-	f.reader.openVault = func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault { return lockedVault{} }
-	_, err := f.Resolve(t.Context(), vaultReference())
-	var invalid *InvalidError
+	logged := ""
+	f := newFixture(t, func(o *credentials.Options) {
+		o.Logger = funcr.New(func(_, line string) { logged += line }, funcr.Options{})
+	})
+	reference := vaultReference()
+	reference.Vault.AzureKeyVault.CertificatePath = "/certificate"
+	_, err := f.Resolve(t.Context(), reference)
+	var invalid *credentials.InvalidError
 	if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.certificatePath" {
 		t.Errorf("got %v, want an InvalidError about the certificate's path", err)
 	}
-	if strings.Contains(err.Error(), "no such file") || !strings.Contains(logged, "open /certificate: no such file") {
+	if strings.Contains(err.Error(), "no such file") || !strings.Contains(logged, "/certificate: no such file") {
 		t.Errorf("the cause is for the log only: %q; log: %s", err, logged)
 	}
 }
@@ -154,13 +111,10 @@ func TestUnusableCertificateOfTheVaultsClientIsForTheUserToMend(t *testing.T) {
 func TestUnusableAddressOfTheVaultIsForTheUserToMend(t *testing.T) {
 	for _, address := range []string{"", "::::", "http://my-vault.vault.azure.net"} {
 		f := newFixture(t)
-		f.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
-			return openAzureKeyVault(config, proxy, Options{Clock: clock.RealClock{}})
-		}
 		reference := vaultReference()
 		reference.Vault.AzureKeyVault.URL = address
 		_, err := f.Resolve(t.Context(), reference)
-		var invalid *InvalidError
+		var invalid *credentials.InvalidError
 		if !errors.As(err, &invalid) || invalid.Key != "spec.vaultConfig.azureKeyVault.url" ||
 			!strings.Contains(err.Error(), "https://NAME") {
 			t.Errorf("%q: got %v, want an InvalidError about the vault's address", address, err)
@@ -224,14 +178,11 @@ func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
 		"the entry that allows the most counts": {"team-x", shared, "team-b", "x", login},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, _ := withVault(t, nil)
-			asked := false
-			f.reader.openVault = func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault {
-				asked = true
-				return fakeVault{test.secret: `{"github_token": "x"}`, test.login: `{"username": "u", "password": "p"}`}
-			}
-			f.options.Vaults = mustParse(t, allowed)
-			reference := vaultReference()
+			vault := newAzure(t, map[string]string{
+				test.secret: `{"github_token": "x"}`, test.login: `{"username": "u", "password": "p"}`,
+			})
+			f := newFixture(t, func(o *credentials.Options) { o.Vaults = mustParse(t, allowed) })
+			reference := vault.reference()
 			reference.Namespace, reference.GitHubConfigSecret = test.namespace, test.secret
 			reference.Vault.AzureKeyVault.URL = test.url
 			if test.login != "" {
@@ -247,9 +198,9 @@ func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
 				}
 				return
 			}
-			var refused *VaultNotAllowedError
+			var refused *credentials.VaultNotAllowedError
 			if !errors.As(err, &refused) || refused.Field != test.field ||
-				causes.Of(err).Reason != v1alpha1.ReasonVaultNotAllowed || !IsUserError(err) {
+				causes.Of(err).Reason != v1alpha1.ReasonVaultNotAllowed || !credentials.IsUserError(err) {
 				t.Errorf("got %v, want a refusal of %s", err, test.field)
 			}
 			for _, part := range []string{test.field, "vaults", "administrator", test.namespace} {
@@ -257,16 +208,16 @@ func TestOnlyAllowedSecretsAreReadFromVaults(t *testing.T) {
 					t.Errorf("%q doesn't say %s", err, part)
 				}
 			}
-			if asked || len(f.store.reads) > 0 {
-				t.Errorf("something was read: the vault %t, %v", asked, f.store.reads)
+			if _, requests := vault.seen(); requests > 0 || len(f.store.reads) > 0 {
+				t.Errorf("something was read: %d requests to the vault, %v", requests, f.store.reads)
 			}
 		})
 	}
 }
 
-func mustParse(t *testing.T, text string) []VaultRule {
+func mustParse(t *testing.T, text string) []credentials.VaultRule {
 	t.Helper()
-	rules, err := ParseVaultRules(text)
+	rules, err := credentials.ParseVaultRules(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,18 +226,19 @@ func mustParse(t *testing.T, text string) []VaultRule {
 
 // What a listener has got from a vault is no way around the list, and sets without a vault are not concerned.
 func TestTheListOfVaultsHasNoWayAround(t *testing.T) {
-	f, _ := withVault(t, fakeVault{"in-vault": `{"github_token": "x"}`})
-	reference := vaultReference()
+	vault := newAzure(t, map[string]string{"in-vault": `{"github_token": "x"}`})
+	rules := mustParse(t, `[{"url": "https://v.vault.azure.net", "namespaces": "*", "secretNames": "*"}]`)
+	f, reference := newFixture(t, func(o *credentials.Options) { o.Vaults = rules }), vault.reference()
 	f.mustResolve(t, reference)
-	f.options.Vaults = mustParse(t, allowed)
-	if _, err := f.Resolve(t.Context(), reference); !IsVaultNotAllowed(err) {
+	rules[0] = mustParse(t, allowed)[0] // as after a restart, but that everything is still remembered
+	if _, err := f.Resolve(t.Context(), reference); !credentials.IsVaultNotAllowed(err) {
 		t.Errorf("what was read before the list is still used: %v", err)
 	}
 	key := client.ObjectKey{Namespace: "system", Name: "listener"}
-	f.store.setSecret(key.Namespace, key.Name+ListenerConfigSuffix, config.FileName, `{"github_token": "x"}`)
+	f.store.setSecret(key.Namespace, key.Name+credentials.ListenerConfigSuffix, config.FileName, `{"github_token": "x"}`)
 	if _, err := f.ClientOfListener(
 		t.Context(), reference, key, errors.New("the vault is gone"),
-	); !IsVaultNotAllowed(err) {
+	); !credentials.IsVaultNotAllowed(err) {
 		t.Errorf("the listener's copy is still used: %v", err)
 	}
 	if got := f.mustResolve(t, githubReference()); got != "token-1" {
@@ -312,7 +264,7 @@ func TestWrongListsOfVaultsAreRefused(t *testing.T) {
 		`[{"url": "https://v", "namespaces": ["a"], "secretNames": "a"}, {"url": "v", "namespaces": ["a"],` +
 			` "secretNames": "a"}]`: "entry 2: url",
 	} {
-		if _, err := ParseVaultRules(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := credentials.ParseVaultRules(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
@@ -332,26 +284,28 @@ func FuzzPatterns(f *testing.F) {
 		}
 		want := regexp.MustCompile(`(?s)\A`+strings.Join(quoted, "[^/]*")+`\z`).MatchString(name) &&
 			!strings.Contains(name, "/")
-		if got := (Patterns{pattern}).match(name); got != want && utf8.ValidString(pattern+name) {
-			t.Errorf("%q matches %q: %t", pattern, name, got)
+		provider := newFixture(t, func(o *credentials.Options) {
+			o.Vaults = []credentials.VaultRule{{
+				URL: "https://v.vault.azure.net", Namespaces: credentials.Patterns{pattern},
+				SecretNames: credentials.Patterns{"*"},
+			}}
+		})
+		reference := vaultReference()
+		reference.Namespace = name
+		reference.Vault.AzureKeyVault.CertificatePath = "" // so that no vault is asked
+		_, err := provider.Resolve(t.Context(), reference)
+		if got := !credentials.IsVaultNotAllowed(err); got != want && utf8.ValidString(pattern+name) {
+			t.Errorf("%q matches %q: %t; %v", pattern, name, got, err)
 		}
 	})
 }
 
 func TestRedirectsOfVaultsAreNotFollowed(t *testing.T) {
-	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		http.Redirect(w, r, "/elsewhere", http.StatusFound)
-	}))
-	defer server.Close()
-	opened := openAzureKeyVault(&v1alpha1.AzureKeyVaultConfig{}, nil, Options{}).(azurekeyvault.Vault)
-	response, err := opened.HTTP.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusFound || asked != 1 {
-		t.Errorf("%d requests, the last answered %d", asked, response.StatusCode)
+	vault := newAzure(t, nil)
+	vault.redirect = "/elsewhere"
+	_, err := newFixture(t).Resolve(t.Context(), vault.reference())
+	refused, ok := errors.AsType[*azurekeyvault.Error](err)
+	if _, requests := vault.seen(); !ok || refused.StatusCode != http.StatusFound || requests != 1 {
+		t.Errorf("%d requests, and then %v", requests, err)
 	}
 }

@@ -1,12 +1,15 @@
-package listenertemplate
+package listenertemplate_test
 
 import (
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 func sorted(list []string) []string {
@@ -14,6 +17,14 @@ func sorted(list []string) []string {
 }
 
 func TestKeys(t *testing.T) {
+	const (
+		ofInstaller  = "it says who installed an object, and the manager installs these"
+		identity     = "it selects an identity in the cloud, which would be one of the manager's namespace"
+		confinement  = "it selects a security profile, a device or a mount"
+		network      = "it selects another network"
+		interception = "it lets a webhook add containers, or send the pod's traffic through them"
+		mirror       = "it makes the pod one that only a kubelet can create"
+	)
 	for key, want := range map[string]string{
 		"app.kubernetes.io/name": ofInstaller, "APP.kubernetes.io/name": ofInstaller,
 		"argocd.argoproj.io/instance":      ofInstaller,
@@ -38,21 +49,37 @@ func TestKeys(t *testing.T) {
 		"kubectl.kubernetes.io/default-container":        "",
 		"cluster-autoscaler.kubernetes.io/safe-to-evict": "", "actions.github.com/scale-set-name": "", "": "",
 	} {
-		if got := refusedKey(key, "v"); got != want {
-			t.Errorf("%s: %q, want %q", key, got, want)
-		}
+		checkKey(t, key, "v", want)
 	}
 	for key, value := range map[string]string{
 		"sidecar.istio.io/inject": "false",
 		"linkerd.io/inject":       "disabled",
 		"istio.io/dataplane-mode": "none",
 	} {
-		if reason := refusedKey(key, value); reason != "" {
-			t.Errorf("%s can't be turned off: %s", key, reason)
+		checkKey(t, key, value, "") // it can be turned off
+	}
+	checkKey(t, "iam.gke.io/gcp-service-account", "false", identity) // it has no value that turns it off
+}
+
+// checkKey checks that a listener's pod may have a label and an annotation, or that they are refused for a reason.
+func checkKey(t *testing.T, key, value, reason string) {
+	t.Helper()
+	given := &corev1.PodTemplateSpec{}
+	given.Labels, given.Annotations = map[string]string{key: value}, map[string]string{key: value}
+	accepted := policy.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: given})
+	want, kept := []listenertemplate.Refusal(nil), given.ObjectMeta
+	if reason != "" {
+		kept = metav1.ObjectMeta{}
+		want = []listenertemplate.Refusal{
+			{Path: "metadata.labels[" + key + "]", Reason: reason},
+			{Path: "metadata.annotations[" + key + "]", Reason: reason},
 		}
 	}
-	if refusedKey("iam.gke.io/gcp-service-account", "false") == "" {
-		t.Error("an identity has no value that turns it off")
+	if diff := cmp.Diff(want, accepted.Refused.First); diff != "" {
+		t.Errorf("%s: refused (-want +got):\n%s", key, diff)
+	}
+	if diff := cmp.Diff(kept, accepted.Template.ObjectMeta); diff != "" {
+		t.Errorf("%s: left (-want +got):\n%s", key, diff)
 	}
 }
 
@@ -118,7 +145,7 @@ func TestInherited(t *testing.T) {
 		t.Errorf("restricted (-want +got):\n%s", diff)
 	}
 	want := map[string]string{"team": "a", "azure.workload.identity/use": "true"}
-	if diff := cmp.Diff(want, Policy{Unrestricted: true}.Inherited(labels)); diff != "" {
+	if diff := cmp.Diff(want, listenertemplate.Policy{Unrestricted: true}.Inherited(labels)); diff != "" {
 		t.Errorf("unrestricted (-want +got):\n%s", diff)
 	}
 	if len(labels) != 4 {

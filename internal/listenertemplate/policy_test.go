@@ -1,4 +1,4 @@
-package listenertemplate
+package listenertemplate_test
 
 import (
 	"slices"
@@ -10,12 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // policy is the restricted one with an image for further containers.
-var policy = Policy{SidecarImages: []string{"logs:1"}}
+var policy = listenertemplate.Policy{SidecarImages: []string{"logs:1"}}
 
-func paths(refused Refusals) []string {
+func paths(refused listenertemplate.Refusals) []string {
 	found := []string{}
 	for _, refusal := range refused.First {
 		found = append(found, refusal.Path)
@@ -249,7 +250,7 @@ func TestMountsOverTheListenersOwn(t *testing.T) {
 	for path, refused := range map[string]bool{
 		"/ghalistener": true, "/": true, "/etc": true, "/etc/gha-listener": true, "/etc/gha-listener/config.json": true,
 		"/etc/../etc/gha-listener/": true, "etc/gha-listener": true,
-		"/var/run": true, TokenPath: true, TokenPath + "/token": true, "/proc/self": true, "/dev/shm": true,
+		"/var/run": true, listenertemplate.TokenPath: true, listenertemplate.TokenPath + "/token": true, "/proc/self": true, "/dev/shm": true,
 		"/sys": true,
 		"/tmp": false, "/etc/ssl/certs": false, "/ghalistener2": false, "/etc/gha-listener-more": false,
 		"/variable": false, "/process": false,
@@ -262,7 +263,7 @@ func TestMountsOverTheListenersOwn(t *testing.T) {
 		}
 		checkRefused(t, text, want)
 	}
-	other := Policy{Program: "/opt/listener"}.Template(template(
+	other := listenertemplate.Policy{Program: "/opt/listener"}.Template(template(
 		t, "spec: {volumes: [{name: v}], containers: [{name: listener, volumeMounts: [{name: v, mountPath: /opt}]}]}",
 	))
 	if len(other.Spec.Containers[0].VolumeMounts) > 0 {
@@ -308,7 +309,7 @@ func TestSidecarImages(t *testing.T) {
 			t.Errorf("image %q: %d containers are left", image, len(kept))
 		}
 	}
-	listed := Policy{SidecarImages: []string{""}}
+	listed := listenertemplate.Policy{SidecarImages: []string{""}}
 	if got := listed.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(
 		t, "spec: {containers: [{name: listener, image: i}]}",
 	)}); got.Template.Spec.Containers[0].Image != "" {
@@ -337,7 +338,7 @@ func TestARCImages(t *testing.T) {
 		"registry.example.com/gha-runner-scale-set-controller/sidecar:1":                             false,
 		"ghcr.io/actions/actions-runner:latest":                                                      false,
 	} {
-		if got := IsARCImage(image); got != want {
+		if got := listenertemplate.IsARCImage(image); got != want {
 			t.Errorf("%q is ARC's: %t, want %t", image, got, want)
 		}
 		spec := &v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: template(
@@ -347,15 +348,15 @@ func TestARCImages(t *testing.T) {
 		if want {
 			left = ""
 		}
-		kept := Policy{Unrestricted: true}.Accept(spec).Template.Spec.Containers[0]
+		kept := listenertemplate.Policy{Unrestricted: true}.Accept(spec).Template.Spec.Containers[0]
 		if kept.Image != left || len(kept.Env) != 1 || spec.ListenerTemplate.Spec.Containers[0].Image != image {
 			t.Errorf("unrestricted: of %q is left %+v", image, kept)
 		}
-		for _, p := range []Policy{policy, {Unrestricted: true}} {
+		for _, p := range []listenertemplate.Policy{policy, {Unrestricted: true}} {
 			accepted := p.Accept(spec)
-			named := slices.Contains(accepted.Refused.First, Refusal{
+			named := slices.Contains(accepted.Refused.First, listenertemplate.Refusal{
 				Path:   "spec.containers[listener].image",
-				Reason: ReasonARCImage,
+				Reason: listenertemplate.ReasonARCImage,
 			})
 			if named != want || (want && len(accepted.Refused.First) != 1) {
 				t.Errorf("%s: of %q is refused %v", p.Name(), image, accepted.Refused.First)
@@ -372,7 +373,7 @@ func TestUnrestricted(t *testing.T) {
 		ListenerTemplate:               template(t, "spec: {hostPID: true}"),
 		ListenerServiceAccountMetadata: &v1alpha1.ResourceMeta{Annotations: map[string]string{"a": "b"}},
 	}
-	all := Policy{Unrestricted: true}
+	all := listenertemplate.Policy{Unrestricted: true}
 	accepted := all.Accept(spec)
 	if len(accepted.Refused.First) > 0 || !accepted.Template.Spec.HostPID ||
 		accepted.ServiceAccount.Annotations["a"] != "b" || !all.Template(spec.ListenerTemplate).Spec.HostPID {

@@ -1,4 +1,4 @@
-package listenertemplate
+package listenertemplate_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // allowed are the fields that may be set in what is left of a template, by type. It repeats the policy on purpose, as a
@@ -95,8 +96,8 @@ func filler(seed int64) *randfill.Filler {
 		func(fields *metav1.FieldsV1, _ randfill.Continue) { *fields = metav1.FieldsV1{} },
 		func(text *string, c randfill.Continue) {
 			*text = pick(
-				c.Rand, "", "a", "b", "listener", "logs", "logs:1", ConfigVolume, TokenVolume,
-				"KUBERNETES_SERVICE_HOST", "https_proxy", "/etc", TokenPath,
+				c.Rand, "", "a", "b", "listener", "logs", "logs:1", listenertemplate.ConfigVolume, listenertemplate.TokenVolume,
+				"KUBERNETES_SERVICE_HOST", "https_proxy", "/etc", listenertemplate.TokenPath,
 			)
 		},
 		func(labels *map[string]string, c randfill.Continue) {
@@ -143,12 +144,12 @@ func TestRandomTemplates(t *testing.T) {
 }
 
 // silent returns the fields of the pod's spec that are gone and that no refusal names.
-func silent(given, kept *corev1.PodTemplateSpec, refused Refusals) (names []string) {
+func silent(given, kept *corev1.PodTemplateSpec, refused listenertemplate.Refusals) (names []string) {
 	was, is := reflect.ValueOf(given.Spec), reflect.ValueOf(kept.Spec)
 	for i := range was.NumField() {
 		field := was.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		named := slices.ContainsFunc(refused.First, func(r Refusal) bool {
+		named := slices.ContainsFunc(refused.First, func(r listenertemplate.Refusal) bool {
 			return strings.HasPrefix(r.Path, "spec."+name)
 		})
 		kind := was.Field(i).Kind()
@@ -172,7 +173,11 @@ func count(fields map[string]int, value reflect.Value) {
 // A template of more than a megabyte, as large as the API server takes one, makes neither long lists, whose merging
 // takes time that grows with their square, nor a long text.
 func TestHugeTemplates(t *testing.T) {
-	const many = 40_000
+	const (
+		many        = 40_000
+		maxRefusals = 1000
+		maxElements = 100 // of each list, as docs/security.md says
+	)
 	long := strings.Repeat("n", 500_000)
 	list := &corev1.PodTemplateSpec{}
 	list.Labels, list.Annotations = map[string]string{}, map[string]string{}
@@ -208,18 +213,18 @@ func TestHugeTemplates(t *testing.T) {
 }
 
 func TestListOfRefusals(t *testing.T) {
-	three := []Refusal{{Path: "aaaa"}, {Path: "bbbb"}, {Path: "cccc"}}
+	three := []listenertemplate.Refusal{{Path: "aaaa"}, {Path: "bbbb"}, {Path: "cccc"}}
 	for want, list := range map[string]struct {
-		refused Refusals
+		refused listenertemplate.Refusals
 		most    int
 	}{
-		"":                             {Refusals{}, 10},
-		"aaaa, bbbb, cccc":             {Refusals{First: three}, 100},
-		"aaaa, bbbb and 1 more":        {Refusals{First: three}, 10},
-		"aaaa and 2 more":              {Refusals{First: three}, 0},
-		"aaaa, bbbb, cccc and 7 more":  {Refusals{First: three, More: 7}, 100},
-		"aaaa and 9 more":              {Refusals{First: three, More: 7}, 0},
-		"aaaa, bbbb, cccc and 40 more": {Refusals{First: three, More: 40}, 100},
+		"":                             {listenertemplate.Refusals{}, 10},
+		"aaaa, bbbb, cccc":             {listenertemplate.Refusals{First: three}, 100},
+		"aaaa, bbbb and 1 more":        {listenertemplate.Refusals{First: three}, 10},
+		"aaaa and 2 more":              {listenertemplate.Refusals{First: three}, 0},
+		"aaaa, bbbb, cccc and 7 more":  {listenertemplate.Refusals{First: three, More: 7}, 100},
+		"aaaa and 9 more":              {listenertemplate.Refusals{First: three, More: 7}, 0},
+		"aaaa, bbbb, cccc and 40 more": {listenertemplate.Refusals{First: three, More: 40}, 100},
 	} {
 		if got := list.refused.List(list.most); got != want {
 			t.Errorf("%q, want %q", got, want)

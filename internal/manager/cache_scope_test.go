@@ -1,116 +1,84 @@
-package manager
+package manager_test
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/rest"
+	"github.com/onsi/gomega"
+)
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
+// Selectors of what is cached: objects of scale sets, and claims of theirs.
+const (
+	ours     = "actions.github.com/scale-set-name"
+	claims   = ours + ",actions.github.com/volume-claim-template"
+	ofSetsIn = "actions.github.com/scale-set-namespace="
+	// ownBinding is the manager's own RoleBinding, which has no scale set's label.
+	ownBinding = "app.kubernetes.io/component=single-namespace-deletion,app.kubernetes.io/namespace=default"
 )
 
 // Several managers may run in one namespace, each watching another namespace, or one of them its own. None may touch
-// the objects of another: two managers that reconcile the same runner take its registration from each other.
-func TestCacheOfARestrictedManager(t *testing.T) {
-	const ofRunners = v1alpha1.LabelScaleSetNamespace + "=runners"
+// the objects of another: two managers that reconcile the same runner take its registration from each other. What a
+// listener names is written with the manager's rights, so those in other namespaces, which tenants may write, are not
+// read.
+func TestWhatAManagerCaches(t *testing.T) {
 	for name, test := range map[string]struct {
-		watch string
-		want  []string
+		arguments []string
+		want      []string // as "namespace/resource selector"
+		leading   string   // what it caches only if it leads
 	}{
-		"another namespace": {"runners", []string{
-			"harrier/autoscalinglisteners " + ofRunners,
-			"harrier/pods " + ofRunners,
-			"harrier/rolebindings " + v1alpha1.LabelScaleSetName,
-			"harrier/roles " + v1alpha1.LabelScaleSetName,
-			"harrier/serviceaccounts " + v1alpha1.LabelScaleSetName,
+		"of all namespaces": {nil, []string{
+			"autoscalingrunnersets ",
+			"default/autoscalinglisteners ",
+			"ephemeralrunners ",
+			"ephemeralrunnersets ",
+			"persistentvolumeclaims " + claims,
+			"pods " + ours,
+			"rolebindings " + ours,
+			"roles " + ours,
+			"serviceaccounts " + ours,
+		}, "nodes "},
+		"of another namespace": {[]string{"--watch-namespace=runners"}, []string{
+			"default/autoscalinglisteners " + ofSetsIn + "runners",
+			"default/pods " + ofSetsIn + "runners",
+			"default/rolebindings " + ours,
+			"default/roles " + ours,
+			"default/serviceaccounts " + ours,
 			"runners/autoscalingrunnersets ",
 			"runners/ephemeralrunners ",
 			"runners/ephemeralrunnersets ",
-			"runners/persistentvolumeclaims actions.github.com/scale-set-name,actions.github.com/volume-claim-template",
-			"runners/pods " + v1alpha1.LabelScaleSetName,
-			"runners/rolebindings " + v1alpha1.LabelScaleSetName,
-			"runners/roles " + v1alpha1.LabelScaleSetName,
-			"runners/serviceaccounts " + v1alpha1.LabelScaleSetName,
-		}},
-		"its own": {"harrier", []string{
-			"harrier/autoscalinglisteners " + v1alpha1.LabelScaleSetNamespace + "=harrier",
-			"harrier/autoscalingrunnersets ",
-			"harrier/ephemeralrunners ",
-			"harrier/ephemeralrunnersets ",
-			"harrier/persistentvolumeclaims actions.github.com/scale-set-name,actions.github.com/volume-claim-template",
-			"harrier/pods " + v1alpha1.LabelScaleSetName,
-			"harrier/rolebindings " + v1alpha1.LabelScaleSetName,
-			"harrier/roles " + v1alpha1.LabelScaleSetName,
-			"harrier/serviceaccounts " + v1alpha1.LabelScaleSetName,
-		}},
+			"runners/persistentvolumeclaims " + claims,
+			"runners/pods " + ours,
+			"runners/rolebindings " + ours,
+			"runners/roles " + ours,
+			"runners/serviceaccounts " + ours,
+		}, "runners/rolebindings " + ownBinding},
+		"of its own namespace": {[]string{"--watch-namespace=default"}, []string{
+			"default/autoscalinglisteners " + ofSetsIn + "default",
+			"default/autoscalingrunnersets ",
+			"default/ephemeralrunners ",
+			"default/ephemeralrunnersets ",
+			"default/persistentvolumeclaims " + claims,
+			"default/pods " + ours,
+			"default/rolebindings " + ours,
+			"default/roles " + ours,
+			"default/serviceaccounts " + ours,
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := listedByCache(t, Options{Namespace: "harrier", WatchNamespace: test.watch, SyncPeriod: time.Hour})
-			if difference := cmp.Diff(test.want, got); difference != "" {
-				t.Errorf("lists (-want +got):\n%s", difference)
+			// While it stands by, it lists only what it caches.
+			server, log := newAPIServer(t, "another"), &output{}
+			manager := startManager(t, server.kubeconfig(t), log, test.arguments...)
+			g := gomega.NewWithT(t)
+			g.SetDefaultEventuallyTimeout(startTimeout)
+			g.Eventually(manager.probe("/readyz")).Should(gomega.Equal(http.StatusOK), log.String)
+			g.Eventually(func() int { return len(server.lists()) }).Should(
+				gomega.BeNumerically(">=", len(test.want)), log.String,
+			)
+			g.Expect(server.lists()).To(gomega.Equal(test.want))
+			if test.leading != "" {
+				server.releaseLease()
+				g.Eventually(server.lists).Should(gomega.ContainElement(test.leading), log.String)
 			}
 		})
 	}
-}
-
-// listedByCache returns what the manager's caches list, as "namespace/resource selector".
-func listedByCache(t *testing.T, options Options) []string {
-	t.Helper()
-	var lists emptyLists
-	server := httptest.NewServer(&lists)
-	t.Cleanup(server.Close)
-	settings := options.cacheOptions()
-	settings.Scheme, settings.Mapper = kinds.Scheme(), kinds.Mapper()
-	informers, err := newCache(&rest.Config{Host: server.URL}, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := fillCaches(t.Context(), informers); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = informers.Start(t.Context()) }() // it returns when the context ends
-	if !informers.WaitForCacheSync(t.Context()) {
-		t.Fatal("the caches are not filled")
-	}
-	return lists.seen()
-}
-
-// emptyLists is an API server without objects.
-type emptyLists struct {
-	mu    sync.Mutex
-	lists []string
-}
-
-func (l *emptyLists) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	switch query := request.URL.Query(); {
-	case query.Get("sendInitialEvents") != "":
-		w.WriteHeader(http.StatusBadRequest) // lists only
-	case query.Get("watch") != "":
-		w.(http.Flusher).Flush()
-		<-request.Context().Done()
-	default:
-		_, place, _ := strings.Cut(request.URL.Path, "/namespaces/")
-		l.note(place + " " + query.Get("labelSelector"))
-		_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"1"},"items":[]}`))
-	}
-}
-
-func (l *emptyLists) note(list string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lists = append(l.lists, list)
-}
-
-func (l *emptyLists) seen() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(slices.Values(l.lists))
 }

@@ -25,6 +25,8 @@ const (
 		`"spec":{"pendingTimeout":"%s","runnerGroup":"%s"}}`
 )
 
+// This test is inside of the package: what a cache has of an object is seen in no request.
+
 // Fields of an object that can't be read keep their value in the cache until they can be read again.
 func TestCacheKeepsWhatCouldBeRead(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(serveSets))

@@ -1,63 +1,53 @@
-package manager
+package manager_test
 
 import (
-	"context"
-	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/harrier-ci/harrier/internal/crdcheck"
 )
 
+// A manager asks for the schemas until they are right, or it learns that it may not read them: then they are assumed to
+// be. It is not ready before.
 func TestManagerWaitsUntilTheCRDsAreRight(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	answers := []error{
-		&crdcheck.OutdatedError{Missing: []string{"EphemeralRunner"}}, errors.New("the API server is away"), nil,
+	g := gomega.NewWithT(t)
+	g.SetDefaultEventuallyTimeout(startTimeout)
+	server, log := newAPIServer(t, ""), &output{}
+	var asked atomic.Int32
+	answers := []int{http.StatusNotFound, http.StatusInternalServerError, http.StatusForbidden}
+	checked := make(chan struct{})
+	server.schemas = func() int {
+		number := asked.Add(1)
+		if number == int32(len(answers)) {
+			<-checked
+		}
+		return answers[number-1]
 	}
-	var reported []error
-	asked := 0
-	check := func(context.Context) error {
-		asked++
-		return answers[asked-1]
-	}
-	done := make(chan error)
-	go func() {
-		done <- awaitCRDs(t.Context(), check, clock, logr.Discard(), func(err error) {
-			reported = append(reported, err)
-		})
-	}()
-	for range len(answers) - 1 {
-		gomega.NewWithT(t).Eventually(clock.HasWaiters).
-			WithTimeout(startTimeout).WithPolling(time.Millisecond).Should(gomega.BeTrue())
-		clock.Step(longestCRDBackoff)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if len(reported) != 3 || reported[0] == nil || reported[1] == nil || reported[2] != nil {
-		t.Errorf("reported %v", reported)
+	manager := startManager(t, server.kubeconfig(t), log)
+	g.Eventually(asked.Load).Should(gomega.BeEquivalentTo(len(answers)), log.String)
+	g.Expect(manager.probe("/readyz")()).To(gomega.Equal(http.StatusInternalServerError))
+	g.Expect(server.lists()).To(gomega.BeEmpty())
+	close(checked)
+	g.Eventually(manager.probe("/readyz")).Should(gomega.Equal(http.StatusOK), log.String)
+	const waiting = "Waiting for the CustomResourceDefinitions to be upgraded"
+	if count := strings.Count(log.String(), waiting); count != 2 || !strings.Contains(log.String(), "EphemeralRunner") {
+		t.Errorf("it was said %d times, want for each of two reasons:\n%s", count, log)
 	}
 }
 
-func TestAwaitCRDsEnds(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
-	report := func(error) {}
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "openapi", nil)
-	if err := awaitCRDs(
-		t.Context(), func(context.Context) error { return forbidden }, clock, logr.Discard(), report,
-	); err != nil {
-		t.Errorf("where schemas can't be read: %v", err)
+// A manager that is told to stop while it waits for its CRDs ends in order.
+func TestWaitingForCRDsEnds(t *testing.T) {
+	server, log := newAPIServer(t, ""), &output{}
+	var asked atomic.Int32
+	server.schemas = func() int {
+		asked.Add(1)
+		return http.StatusNotFound
 	}
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	outdated := func(context.Context) error { return &crdcheck.OutdatedError{} }
-	if err := awaitCRDs(canceled, outdated, clock, logr.Discard(), report); !errors.Is(err, context.Canceled) {
-		t.Errorf("when told to stop: %v", err)
+	manager := startManager(t, server.kubeconfig(t), log)
+	gomega.NewWithT(t).Eventually(asked.Load).WithTimeout(startTimeout).Should(gomega.BeNumerically(">", 1), log.String)
+	if err := manager.stop(); err != nil {
+		t.Errorf("the manager ended with: %v\n%s", err, log)
 	}
 }

@@ -1,11 +1,12 @@
-package manager
+package manager_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"regexp"
 	"sync"
 	"testing"
@@ -14,47 +15,83 @@ import (
 	"github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/manager"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	programs "github.com/harrier-ci/harrier/internal/testkube/process"
 )
 
-// process is a manager that runs in this process.
-type process struct {
-	log   *output
-	stop  func() error
-	ended chan struct{} // closed when it has ended
-}
+// asManager makes the test binary a manager, with its own arguments.
+const asManager = "HARRIER_TEST_AS_MANAGER"
 
-// testOptions are those of a manager in the namespace default, next to others.
-func testOptions() Options {
-	options := defaults()
-	options.Namespace, options.MetricsAddress, options.HealthAddress = "default", "0", "127.0.0.1:0"
-	return options
-}
-
-// startManager starts a manager as the user manager, in the namespace default. Scale sets may use the allowed
-// addresses.
-func startManager(t *testing.T, cluster *testkube.Cluster, log *output, allowed ...string) *process {
-	t.Helper()
-	options := testOptions()
-	options.AllowedGitHubURLs = allowed
-	ctx, cancel := context.WithCancel(context.Background())
-	var result error
-	ended, own := make(chan struct{}), &output{}
-	config := cluster.ConfigFor(t, testkube.User("manager"))
-	go func() {
-		defer close(ended)
-		result = run(ctx, config, options, NewLogger(options, io.MultiWriter(own, log)))
-	}()
-	stop := func() error {
-		cancel()
-		<-ended
-		return result
+func TestMain(m *testing.M) {
+	if os.Getenv(asManager) != "" {
+		os.Exit(runAsManager())
 	}
-	t.Cleanup(func() { _ = stop() })
-	return &process{log: own, stop: stop, ended: ended}
+	os.Exit(m.Run())
+}
+
+// runAsManager does what cmd/manager does, and returns the exit code.
+func runAsManager() int {
+	options, err := manager.ParseOptions(os.Args[1:], os.Getenv, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	log := manager.NewLogger(options, os.Stderr)
+	if err := manager.Run(ctrl.SetupSignalHandler(), options, log); err != nil {
+		log.Error(err, "Exiting")
+		return 1
+	}
+	return 0
+}
+
+// process is a manager in a process of its own.
+type process struct {
+	*programs.Process
+	log *output
+}
+
+// startManager starts a manager in the namespace default of the cluster that the file names. Its log goes to others,
+// too.
+func startManager(t *testing.T, kubeconfig string, others *output, arguments ...string) *process {
+	t.Helper()
+	p := &process{log: &output{}}
+	command := exec.Command(os.Args[0], append(
+		[]string{"--metrics-addr=0", "--health-probe-bind-address=127.0.0.1:0"}, arguments...,
+	)...)
+	command.Env = append(
+		os.Environ(), asManager+"=1", "KUBECONFIG="+kubeconfig,
+		envNamespace+"=default", envImage+"=ghcr.io/example/manager:1",
+	)
+	command.Stdout, command.Stderr = io.Discard, io.MultiWriter(p.log, others)
+	started, err := programs.Start(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Process = started
+	t.Cleanup(func() { _ = started.Stop(startTimeout) })
+	return p
+}
+
+// startInCluster does so as the user manager.
+func startInCluster(t *testing.T, cluster *testkube.Cluster, others *output, arguments ...string) *process {
+	t.Helper()
+	return startManager(t, cluster.Kubeconfig(t, testkube.User("manager")), others, arguments...)
+}
+
+// stop asks the manager to end, as the kubelet does, and returns an error if it ends with one.
+func (p *process) stop() error {
+	if err := p.Stop(startTimeout); err != nil {
+		return err
+	}
+	if code := p.ExitCode(); code != 0 {
+		return fmt.Errorf("exit code %d", code)
+	}
+	return nil
 }
 
 // serving is the line of the log that says where probes are answered.

@@ -44,6 +44,8 @@ var reference = credentials.Reference{
 	GitHubConfigSecret: "github",
 }
 
+// This test is inside of the package: the other door is a call to GitHub about a runner whose scale set is being
+// uninstalled, by a whole manager.
 func TestRunnersUseTheListenersCredentialsWhereTheSecretIsUnusable(t *testing.T) {
 	others := []client.Object{
 		listenerFor("of-another-url", "https://github.com/other", "github"),

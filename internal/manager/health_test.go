@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// These tests are inside of the package: time passes for them in bubbles, which have no network, and a process has one
+// registry of metrics.
 
 func (h *health) status(path string) int {
 	answer := httptest.NewRecorder()
@@ -47,23 +49,23 @@ func TestReadiness(t *testing.T) {
 func TestLivenessFailsWithAStuckWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: longestReconcile}, []string{"name"})
+		running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_longest_running_processor_seconds"}, []string{"name"})
 		registry.MustRegister(running)
 		h := &health{gatherer: registry}
 		expect := func(when string, want int) {
 			t.Helper()
 			for range 2 { // what one probe has looked for, the next one says
 				h.status("/healthz")
-				<-time.After(lookInterval)
+				<-time.After(15 * time.Second)
 			}
 			if got := h.status("/healthz"); got != want {
 				t.Errorf("%s: %d, want %d", when, got, want)
 			}
 		}
 		running.WithLabelValues("quick").Set(1)
-		running.WithLabelValues("slow").Set(stuckTimeout.Seconds())
+		running.WithLabelValues("slow").Set(300)
 		expect("after the longest time", http.StatusOK)
-		running.WithLabelValues("slow").Set(stuckTimeout.Seconds() + 1)
+		running.WithLabelValues("slow").Set(301)
 		expect("after more", http.StatusInternalServerError)
 		running.WithLabelValues("slow").Set(0)
 		expect("when it is over", http.StatusOK)
@@ -78,7 +80,7 @@ func TestLivenessDoesNotWaitForMetrics(t *testing.T) {
 		registry.MustRegister(metrics)
 		h := &health{gatherer: registry}
 		begun := time.Now()
-		for time.Since(begun) <= stuckTimeout {
+		for time.Since(begun) <= 5*time.Minute {
 			before := time.Now()
 			if got := h.status("/healthz"); got != http.StatusOK || time.Since(before) != 0 {
 				t.Fatalf("after %s: %d in %s", time.Since(begun), got, time.Since(before))
@@ -111,23 +113,4 @@ func (m *slowMetrics) Describe(chan<- *prometheus.Desc) {}
 func (m *slowMetrics) Collect(chan<- prometheus.Metric) {
 	m.gathered.Add(1)
 	<-m.release
-}
-
-func TestHealthServer(t *testing.T) {
-	h := &health{gatherer: prometheus.NewRegistry()}
-	for _, off := range []string{"", "0"} {
-		stop, err := h.serve(off, logr.Discard())
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop()
-	}
-	if _, err := h.serve("256.0.0.1:1", logr.Discard()); err == nil {
-		t.Error("an impossible address is no error")
-	}
-	stop, err := h.serve("127.0.0.1:0", logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop()
 }

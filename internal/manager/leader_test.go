@@ -19,18 +19,29 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+// These tests are inside of the package: time passes for them in bubbles, which have no network, and so no API server
+// with a Lease.
+
+// validity is the time for which a manager acts after its last renewal: 2 s less than the Lease lasts.
+const validity = 7 * time.Second
+
+// election returns the settings of leader election.
+func election() (lease, renew, retry time.Duration) {
+	options := managerOptions(Options{}, nil, logr.Discard())
+	return *options.LeaseDuration, *options.RenewDeadline, *options.RetryPeriod
+}
+
 func TestALeaderIsMissedForLessThan15SecondsAndThereAreNeverTwo(t *testing.T) {
-	options := managerOptions(defaults(), nil, logr.Discard())
-	lease, renew, retry := *options.LeaseDuration, *options.RenewDeadline, *options.RetryPeriod
+	lease, renew, retry := election()
 	const jitter = 2.2 // client-go adds up to 1.2 of the period
 	late := time.Duration(jitter * float64(retry))
 	if missed := lease + 2*late; missed >= 15*time.Second {
 		t.Errorf("a killed leader is replaced after up to %s", missed)
 	}
-	if left := lease - leaseValidity; left < 2*time.Second || leaseValidity < retry+renew {
+	if left := lease - validity; left < 2*time.Second || validity < retry+renew {
 		t.Errorf("a leader that can't renew has %s to end before another begins", left)
 	}
-	if !options.LeaderElection {
+	if !managerOptions(Options{}, nil, logr.Discard()).LeaderElection {
 		t.Error("no leader is elected")
 	}
 }
@@ -102,7 +113,7 @@ func (l *memoryLock) Update(ctx context.Context, record resourcelock.LeaderElect
 
 // hang is an API server that is cut off: a request ends with its time limit.
 func hang(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseRenewDeadline/2)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	<-ctx.Done()
 	return ctx.Err()
@@ -114,11 +125,12 @@ func elect(t *testing.T, lease *leadership) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	elected := make(chan struct{})
+	duration, renew, retry := election()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lease,
-		LeaseDuration:   leaseDuration,
-		RenewDeadline:   leaseRenewDeadline,
-		RetryPeriod:     leaseRetryPeriod,
+		LeaseDuration:   duration,
+		RenewDeadline:   renew,
+		RetryPeriod:     retry,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(elected) }, OnStoppedLeading: func() {},
@@ -188,7 +200,7 @@ func TestALeaderThatCannotRenewEndsBeforeAnotherLeads(t *testing.T) {
 				var renewed time.Time
 				lock.change(func() { renewed, lock.answer = lock.record.RenewTime.Time, answer })
 				<-lease.lost
-				if acted := time.Since(renewed); acted > leaseValidity || lease.holds() {
+				if acted := time.Since(renewed); acted > validity || lease.holds() {
 					t.Errorf("acted until %s after the last renewal", acted)
 				}
 			})
@@ -213,7 +225,7 @@ func TestALeaderThatSeesAnotherEndsAtOnce(t *testing.T) {
 		})
 		taken := time.Now()
 		<-lease.lost
-		if after := time.Since(taken); after > leaseRetryPeriod {
+		if after := time.Since(taken); after > time.Second {
 			t.Errorf("ended after %s, want with its next renewal", after)
 		}
 		if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{
@@ -275,7 +287,7 @@ func TestOnlyALeaderWrites(t *testing.T) {
 			writes: true,
 			happens: func(t *testing.T, lease *leadership, _ *memoryLock, now *clocktesting.FakeClock) {
 				_ = lease.Create(t.Context(), own)
-				now.Step(leaseValidity - 1)
+				now.Step(validity - 1)
 			},
 		},
 		"one whose process was stopped": {
@@ -287,14 +299,14 @@ func TestOnlyALeaderWrites(t *testing.T) {
 		// A renewal counts from the moment it was asked for.
 		"one whose renewal took long": {
 			happens: func(t *testing.T, lease *leadership, lock *memoryLock, now *clocktesting.FakeClock) {
-				lock.answer = func(context.Context) error { now.Step(leaseValidity); return nil }
+				lock.answer = func(context.Context) error { now.Step(validity); return nil }
 				_ = lease.Update(t.Context(), own)
 			},
 		},
 		"one that failed to renew": {
 			happens: func(t *testing.T, lease *leadership, lock *memoryLock, now *clocktesting.FakeClock) {
 				_ = lease.Update(t.Context(), own)
-				lock.answer = func(context.Context) error { now.Step(leaseValidity); return errBroken }
+				lock.answer = func(context.Context) error { now.Step(validity); return errBroken }
 				_ = lease.Update(t.Context(), own)
 			},
 		},

@@ -1,4 +1,4 @@
-package manager
+package manager_test
 
 import (
 	"bytes"
@@ -6,11 +6,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/harrier-ci/harrier/internal/manager"
 )
 
 func TestLogKeys(t *testing.T) {
 	var output bytes.Buffer
-	log := NewLogger(Options{LogLevel: "info", LogFormat: formatJSON}, &output)
+	log := manager.NewLogger(manager.Options{LogLevel: "info", LogFormat: "json"}, &output)
 	log.WithName("part").Error(errors.New("broken"), "It failed", "set", "a/b")
 	log.V(1).Info("not at this level")
 	var line map[string]any
@@ -33,7 +35,7 @@ func TestLogKeys(t *testing.T) {
 func TestLogLevels(t *testing.T) {
 	for level, visible := range map[string]int{"error": -1, "info": 0, "debug": 1, "-3": 3} {
 		var output bytes.Buffer
-		log := NewLogger(Options{LogLevel: level, LogFormat: formatText}, &output)
+		log := manager.NewLogger(manager.Options{LogLevel: level, LogFormat: "text"}, &output)
 		for verbosity := range 5 {
 			log.V(verbosity).Info("line")
 		}

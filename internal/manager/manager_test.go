@@ -1,7 +1,6 @@
-package manager
+package manager_test
 
 import (
-	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -25,6 +24,13 @@ import (
 // startTimeout is for an API server that shares two cores with everything else that is being tested.
 const startTimeout = 3 * time.Minute
 
+const (
+	// leaseName is the Lease of managers that are started without --leader-election-id.
+	leaseName = "actions-runner-controller"
+	// leaseLost is a part of what a manager says that ends because it has lost its Lease.
+	leaseLost = "another manager holds it: this one ends"
+)
+
 // TestManagerStarts starts two managers with the permissions of the chart on a cluster without CRDs: they are alive but
 // not ready and say why. When the CRDs are there both are ready, the one that leads and the one that stands by, and end
 // when told to.
@@ -33,7 +39,7 @@ func TestManagerStarts(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{CRDs: []string{}})
 	grantChartPermissions(t, cluster.Client())
 	var log output
-	managers := []*process{startManager(t, cluster, &log), startManager(t, cluster, &log)}
+	managers := []*process{startInCluster(t, cluster, &log), startInCluster(t, cluster, &log)}
 	for _, manager := range managers {
 		g.Eventually(manager.probe("/healthz")).WithTimeout(startTimeout).Should(gomega.Equal(http.StatusOK))
 		g.Expect(manager.probe("/readyz")()).To(gomega.Equal(http.StatusInternalServerError))
@@ -69,11 +75,11 @@ func TestManagerEndsWhenAnotherHoldsItsLease(t *testing.T) {
 	cluster := testkube.Start(t, testkube.Options{})
 	grantChartPermissions(t, cluster.Client())
 	var log output
-	manager := startManager(t, cluster, &log)
+	manager := startInCluster(t, cluster, &log)
 	lease := &coordinationv1.Lease{}
 	g.Eventually(func() error {
 		return cluster.Client().Get(
-			t.Context(), client.ObjectKey{Namespace: "default", Name: defaults().LeaderElectionID}, lease,
+			t.Context(), client.ObjectKey{Namespace: "default", Name: leaseName}, lease,
 		)
 	}).WithTimeout(startTimeout).Should(gomega.Succeed(), log.String)
 	taken := []byte(`{"spec":{"holderIdentity":"another"}}`)
@@ -82,10 +88,9 @@ func TestManagerEndsWhenAnotherHoldsItsLease(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	g.Eventually(manager.ended).WithTimeout(startTimeout).Should(gomega.BeClosed(), log.String)
-	if err := manager.stop(); !errors.Is(err, errLeaseLost) {
-		t.Errorf("the manager ended with: %v", err)
-	}
+	g.Eventually(manager.Done()).WithTimeout(startTimeout).Should(gomega.BeClosed(), log.String)
+	g.Expect(manager.ExitCode()).To(gomega.Equal(1), log.String)
+	g.Expect(log.String()).To(gomega.ContainSubstring(leaseLost))
 	if err := cluster.Client().Get(
 		t.Context(), client.ObjectKeyFromObject(lease), lease,
 	); err != nil || *lease.Spec.HolderIdentity != "another" {
@@ -108,7 +113,7 @@ func TestManagerServesAScaleSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log output
-	startManager(t, cluster, &log, address)
+	startInCluster(t, cluster, &log, "--allowed-github-url="+address)
 
 	set := scaleSet(namespace, address+"/org")
 	for _, object := range []client.Object{secret(namespace, "github", credentials.KeyToken, "token"), set} {
@@ -145,6 +150,12 @@ func TestManagerServesAScaleSet(t *testing.T) {
 	g.Expect(github.Snapshot().ScaleSets).To(gomega.BeEmpty())
 	g.Expect(github.Snapshot().Runners).To(gomega.BeEmpty())
 	g.Expect(log.String()).NotTo(gomega.ContainSubstring("forbidden"))
+}
+
+func secret(namespace, name, key, value string) *corev1.Secret {
+	made := &corev1.Secret{Data: map[string][]byte{key: []byte(value)}}
+	made.Namespace, made.Name = namespace, name
+	return made
 }
 
 func scaleSet(namespace, url string) *v1alpha1.AutoscalingRunnerSet {

@@ -1,4 +1,4 @@
-package manager
+package manager_test
 
 import (
 	"net/http"
@@ -37,7 +37,7 @@ func TestManagerWithoutTheRightToWatchNodes(t *testing.T) {
 	}).WithTimeout(startTimeout).WithPolling(10 * time.Millisecond).Should(gomega.BeFalse())
 
 	var log output
-	manager := startManager(t, cluster, &log)
+	manager := startInCluster(t, cluster, &log)
 	g.Eventually(manager.probe("/readyz")).WithTimeout(startTimeout).Should(gomega.Equal(http.StatusOK), log.String)
 	const told = "Nodes can't be watched"
 	g.Eventually(log.String).WithTimeout(startTimeout).Should(gomega.ContainSubstring(told))

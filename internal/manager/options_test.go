@@ -1,4 +1,4 @@
-package manager
+package manager_test
 
 import (
 	"errors"
@@ -13,6 +13,13 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/manager"
+)
+
+// Variables that the chart sets.
+const (
+	envNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
+	envImage     = "CONTROLLER_MANAGER_CONTAINER_IMAGE"
 )
 
 // environment returns the variables that the chart sets.
@@ -20,8 +27,8 @@ func environment(name string) string {
 	return map[string]string{envNamespace: "harrier", envImage: "ghcr.io/example/manager:1"}[name]
 }
 
-func defaults() Options {
-	return Options{
+func defaults() manager.Options {
+	return manager.Options{
 		Namespace: "harrier", Image: "ghcr.io/example/manager:1",
 		LeaderElectionID:        "actions-runner-controller",
 		MetricsAddress:          ":8080",
@@ -40,7 +47,7 @@ func defaults() Options {
 }
 
 func TestParseLimits(t *testing.T) {
-	got, err := ParseOptions([]string{
+	got, err := manager.ParseOptions([]string{
 		`--vaults=[{"namespaces":["team-a"],"secretNames":"team-a-*","url":"https://v.vault.azure.net"}]`,
 		"--vault-certificate-directory=/akv", "--watch-nodes=false", "--strip-foreign-finalizers=false",
 		"--max-runners-per-set=50",
@@ -62,9 +69,9 @@ func TestParseLimits(t *testing.T) {
 // commandLines are valid ones, each with what it changes in the defaults.
 var commandLines = map[string]struct {
 	arguments []string
-	want      func(*Options)
+	want      func(*manager.Options)
 }{
-	"defaults": {want: func(*Options) {}},
+	"defaults": {want: func(*manager.Options) {}},
 	// The command lines that the charts of ARC 0.14 and ours render.
 	"chart without metrics": {
 		arguments: []string{
@@ -73,7 +80,7 @@ var commandLines = map[string]struct {
 			"--runner-max-concurrent-reconciles=2", "--listener-metrics-addr=0", "--listener-metrics-endpoint=",
 			"--metrics-addr=0",
 		},
-		want: func(o *Options) {
+		want: func(o *manager.Options) {
 			o.RunnerWorkers, o.MetricsAddress, o.ListenerMetricsAddress, o.ListenerMetricsEndpoint = 2, "0", "0", ""
 		},
 	},
@@ -89,7 +96,7 @@ var commandLines = map[string]struct {
 			"--health-probe-bind-address=:8082", "--allowed-github-url=https://github.com/acme",
 			"--allowed-github-url=http://127.0.0.1:8080",
 		},
-		want: func(o *Options) {
+		want: func(o *manager.Options) {
 			o.LeaderElectionID = "release"
 			o.ListenerPullSecrets, o.LogLevel, o.LogFormat = []string{"a", "b"}, "warn", "json"
 			o.WatchNamespace, o.MetricsAddress, o.PprofAddress, o.HealthAddress = "runners", ":8081", ":6060",
@@ -102,51 +109,51 @@ var commandLines = map[string]struct {
 		arguments: []string{
 			"--github-token", "s3cret", "--docker-image=x", "--port=9443", "--default-scale-down-delay=10m",
 		},
-		want: func(*Options) {},
+		want: func(*manager.Options) {},
 	},
 	"legacy flag without an argument": {
 		arguments: []string{"--runner-status-update-hook", "--watch-single-namespace=a"},
-		want:      func(o *Options) { o.WatchNamespace = "a" },
+		want:      func(o *manager.Options) { o.WatchNamespace = "a" },
 	},
-	"leader election turned off": {arguments: []string{"--enable-leader-election=false"}, want: func(*Options) {}},
-	"outside of a cluster":       {arguments: []string{"--kubeconfig="}, want: func(*Options) {}},
+	"leader election turned off": {arguments: []string{"--enable-leader-election=false"}, want: func(*manager.Options) {}},
+	"outside of a cluster":       {arguments: []string{"--kubeconfig="}, want: func(*manager.Options) {}},
 	"watch-namespace": {
 		arguments: []string{"--watch-namespace=a"},
-		want:      func(o *Options) { o.WatchNamespace = "a" },
+		want:      func(o *manager.Options) { o.WatchNamespace = "a" },
 	},
 	"watch-single-namespace wins": {
 		arguments: []string{"--watch-single-namespace=b", "--watch-namespace=a"},
-		want:      func(o *Options) { o.WatchNamespace = "b" },
+		want:      func(o *manager.Options) { o.WatchNamespace = "b" },
 	},
 	"single dash, level by number": {
 		arguments: []string{"-log-level=-2"},
-		want:      func(o *Options) { o.LogLevel = "-2" },
+		want:      func(o *manager.Options) { o.LogLevel = "-2" },
 	},
 	"pods as they are": {
 		arguments: []string{"--job-pod-metadata=false"},
-		want:      func(o *Options) { o.JobPodMetadata = false },
+		want:      func(o *manager.Options) { o.JobPodMetadata = false },
 	},
 	"no protection": {
 		arguments: []string{"--job-pod-protection=false"},
-		want:      func(o *Options) { o.JobPodProtection = false },
+		want:      func(o *manager.Options) { o.JobPodProtection = false },
 	},
 	"labels of ARC": {
 		arguments: []string{"--listener-metrics-labels=arc"},
-		want:      func(o *Options) { o.ListenerMetricsLabels = "arc" },
+		want:      func(o *manager.Options) { o.ListenerMetricsLabels = "arc" },
 	},
 	"secure metrics": {
 		arguments: []string{"--metrics-secure", "--metrics-cert-path=/certificate"},
-		want:      func(o *Options) { o.MetricsSecure, o.MetricsCertificates = true, "/certificate" },
+		want:      func(o *manager.Options) { o.MetricsSecure, o.MetricsCertificates = true, "/certificate" },
 	},
 	"listener pods as they are": {
 		arguments: []string{"--listener-template-policy=unrestricted"},
-		want:      func(o *Options) { o.ListenerTemplatePolicy = "unrestricted" },
+		want:      func(o *manager.Options) { o.ListenerTemplatePolicy = "unrestricted" },
 	},
 	"sidecars": {
 		arguments: []string{"--listener-sidecar-images=a:1", "--listener-sidecar-images=b@sha256:0"},
-		want:      func(o *Options) { o.ListenerSidecarImages = []string{"a:1", "b@sha256:0"} },
+		want:      func(o *manager.Options) { o.ListenerSidecarImages = []string{"a:1", "b@sha256:0"} },
 	},
-	"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *Options) { o.SyncPeriod = time.Minute }},
+	"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *manager.Options) { o.SyncPeriod = time.Minute }},
 }
 
 func TestParseOptions(t *testing.T) {
@@ -154,7 +161,7 @@ func TestParseOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := defaults()
 			test.want(&want)
-			got, err := ParseOptions(test.arguments, environment, io.Discard)
+			got, err := manager.ParseOptions(test.arguments, environment, io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,7 +200,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--auto-scaler-image-pull-secrets=":        "empty",
 	} {
 		usage := &strings.Builder{}
-		_, err := ParseOptions([]string{argument}, environment, usage)
+		_, err := manager.ParseOptions([]string{argument}, environment, usage)
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: got error %v, want one that says %q", argument, err, part)
 		}
@@ -205,7 +212,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 
 func TestHelpNamesTheOtherCommands(t *testing.T) {
 	usage := &strings.Builder{}
-	if _, err := ParseOptions([]string{"--help"}, environment, usage); !errors.Is(err, flag.ErrHelp) {
+	if _, err := manager.ParseOptions([]string{"--help"}, environment, usage); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
 	for _, part := range []string{"manager doctor", "manager validate", "-metrics-addr"} {
@@ -219,7 +226,7 @@ func TestHelpNamesTheOtherCommands(t *testing.T) {
 func TestANamespaceThatCannotExistIsRefused(t *testing.T) {
 	for _, name := range []string{"watch-namespace", "watch-single-namespace"} {
 		for _, value := range []string{"Bad NS", "Runners", "a.b", "-a", strings.Repeat("a", 64)} {
-			_, err := ParseOptions([]string{"--" + name + "=" + value, "--sync-period=0s"}, environment, io.Discard)
+			_, err := manager.ParseOptions([]string{"--" + name + "=" + value, "--sync-period=0s"}, environment, io.Discard)
 			if err != nil && strings.Count(err.Error(), "is not a namespace name") != 1 {
 				t.Errorf("got error %v, want the flag that was given", err)
 			}
@@ -234,42 +241,13 @@ func TestANamespaceThatCannotExistIsRefused(t *testing.T) {
 
 func TestEnvironmentIsRequiredToRunOnly(t *testing.T) {
 	empty := func(string) string { return "" }
-	_, err := ParseOptions(nil, empty, io.Discard)
+	_, err := manager.ParseOptions(nil, empty, io.Discard)
 	for _, variable := range []string{envNamespace, envImage} {
 		if err == nil || !strings.Contains(err.Error(), variable) {
 			t.Errorf("got %v, want an error that names %s", err, variable)
 		}
 	}
-	if _, err := ParseOptions([]string{"--check-uninstall"}, empty, io.Discard); err != nil {
+	if _, err := manager.ParseOptions([]string{"--check-uninstall"}, empty, io.Discard); err != nil {
 		t.Errorf("the uninstall check needs no environment, got %v", err)
-	}
-}
-
-func TestListenerLogging(t *testing.T) {
-	for _, test := range []struct{ level, format, wantLevel, wantFormat string }{
-		{"info", "json", "info", "json"},
-		{"error", "text", "error", "text"},
-		{"-2", "json", "debug", "text"},
-	} {
-		level, format := Options{LogLevel: test.level, LogFormat: test.format}.listenerLogging()
-		if level != test.wantLevel || format != test.wantFormat {
-			t.Errorf("%s %s leads to %s %s", test.level, test.format, level, format)
-		}
-	}
-}
-
-func TestListenerPolicy(t *testing.T) {
-	for text, want := range map[string]listenertemplate.Policy{
-		"restricted":   {SidecarImages: []string{"a"}, Program: "/listener"},
-		"unrestricted": {Unrestricted: true, SidecarImages: []string{"a"}, Program: "/listener"},
-	} {
-		options := Options{
-			ListenerTemplatePolicy: text,
-			ListenerSidecarImages:  []string{"a"},
-			ListenerEntrypoint:     "/listener",
-		}
-		if diff := cmp.Diff(want, options.listenerPolicy()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", text, diff)
-		}
 	}
 }

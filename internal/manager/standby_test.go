@@ -24,6 +24,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
+// This test is inside of the package: what controllers have queued is seen in no request.
+
 // A standby has all caches that it will need, but has started no controllers: nobody would take from their queues,
 // which would grow with every runner.
 func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
@@ -61,8 +63,10 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	held := lock.(electionfake.ControllableResourceLockInterface)
 	held.BlockLeaderElection()
 
-	options := defaults()
-	options.Namespace, options.MetricsAddress = "harrier", disabledAddress
+	options, err := ParseOptions([]string{"--metrics-addr=0"}, func(string) string { return "harrier" }, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
 	caches = &countingCache{times: map[string]int{}}
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	set := managerOptions(options, lock, NewLogger(options, io.Discard))

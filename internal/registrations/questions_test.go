@@ -1,4 +1,4 @@
-package registrations
+package registrations_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 var (
@@ -34,6 +35,46 @@ var (
 	}
 )
 
+// ourScaleSet is the id of the scale set whose runners GitHub is asked about.
+const ourScaleSet = 1
+
+// ask has GitHub asked in the background, and returns what follows from the answer.
+func ask(
+	t *testing.T, question func(registrations.Questions, *v1alpha1.EphemeralRunnerSet, registrations.Subject) bool,
+	github registrations.GitHub, about registrations.Subject,
+) (answer registrations.Answer, err error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		set := &v1alpha1.EphemeralRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "set"}}
+		set.Spec.EphemeralRunnerSpec.RunnerScaleSetID = ourScaleSet
+		about.Question = &pool.Last[registrations.Answer]{}
+		if !question(registrations.Questions{Options: inBackground(t, github)}, set, about) {
+			t.Error("GitHub is not asked")
+		}
+		synctest.Wait()
+		call, ended := about.Question.Take()
+		if !ended {
+			t.Error("there is no answer")
+		}
+		answer, err = call.Result, call.Err
+	})
+	return answer, err
+}
+
+// inBackground returns options with which GitHub is asked by a pool that runs until the end of the test.
+func inBackground(t *testing.T, github registrations.GitHub) registrations.Options {
+	t.Helper()
+	workers := pool.New(1, clock.RealClock{})
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	go func() { _ = workers.Start(ctx) }()
+	return registrations.Options{
+		GitHub: func(context.Context, credentials.Reference) (registrations.GitHub, error) { return github, nil },
+		Pool:   workers, Clock: clock.RealClock{}, Verdicts: registrations.NewVerdicts(clock.RealClock{}),
+		Wake: func(types.NamespacedName) {},
+	}
+}
+
 // Log lines about a call to GitHub carry the name of the scale set, as users know it, and not that of the set that
 // belongs to it.
 func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
@@ -45,10 +86,10 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 		defer cancel()
 		workers := pool.New(1, clock.RealClock{})
 		go func() { _ = workers.Start(ctx) }()
-		q := Questions{Options{
+		q := registrations.Questions{registrations.Options{
 			Pool:  workers,
 			Clock: clock.RealClock{},
-			GitHub: func(ctx context.Context, _ credentials.Reference) (GitHub, error) {
+			GitHub: func(ctx context.Context, _ credentials.Reference) (registrations.GitHub, error) {
 				log.FromContext(ctx).Info("asked")
 				return nil, context.Canceled
 			},
@@ -58,7 +99,7 @@ func TestQuestionsAreLoggedByScaleSet(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: "linux-x7k2p", Labels: map[string]string{
 				v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelScaleSetNamespace: "runners",
 			}},
-		}, Subject{Name: "linux-x7k2p-runner-abcde", Question: &pool.Last[Answer]{}})
+		}, registrations.Subject{Name: "linux-x7k2p-runner-abcde", Question: &pool.Last[registrations.Answer]{}})
 		synctest.Wait()
 		if all := strings.Join(logged, "\n"); !strings.Contains(
 			all, `"scaleSet"="runners/linux" "runner"="linux-x7k2p-runner-abcde"`,
@@ -75,20 +116,20 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 	for name, test := range map[string]struct {
 		err             error
 		protected       bool
-		removed, looked Answer
+		removed, looked registrations.Answer
 		fails           bool
 	}{
-		"GitHub's, idle":          {errRunnerNotFound, false, Removed, Missing, false},
-		"GitHub's, with a job":    {errRunnerNotFound, true, Removed, Missing, false},
-		"without a name, idle":    {unnamed, false, PerhapsRemoved, PerhapsMissing, false},
-		"without a name, working": {unnamed, true, None, None, true},
+		"GitHub's, idle":          {errRunnerNotFound, false, registrations.Removed, registrations.Missing, false},
+		"GitHub's, with a job":    {errRunnerNotFound, true, registrations.Removed, registrations.Missing, false},
+		"without a name, idle":    {unnamed, false, registrations.PerhapsRemoved, registrations.PerhapsMissing, false},
+		"without a name, working": {unnamed, true, registrations.None, registrations.None, true},
 	} {
-		github, about := answering{err: test.err}, Subject{HasJob: test.protected, Own: true}
-		if removed, err := deregisterRunner(t.Context(), github, about); removed != test.removed ||
+		github, about := answering{err: test.err}, registrations.Subject{HasJob: test.protected, Own: true}
+		if removed, err := ask(t, registrations.Questions.Remove, github, about); removed != test.removed ||
 			(err != nil) != test.fails {
 			t.Errorf("%s: the removal is %v, %v", name, removed, err)
 		}
-		if looked, err := lookUpRunner(t.Context(), github, about); looked != test.looked ||
+		if looked, err := ask(t, registrations.Questions.LookUp, github, about); looked != test.looked ||
 			(err != nil) != test.fails {
 			t.Errorf("%s: the question is %v, %v", name, looked, err)
 		}
@@ -100,45 +141,43 @@ func TestNotFoundForARunnerWithAJobMustBeGitHubs(t *testing.T) {
 func TestAnIDUnderWhichGitHubHasAnotherRunnerIsNotTheRunners(t *testing.T) {
 	for name, test := range map[string]struct {
 		github  *registry
-		about   Subject
-		looked  Answer
+		about   registrations.Subject
+		looked  registrations.Answer
 		fails   bool
-		asked   Answer // what follows if it is to be removed
-		removed int    // the registration that is
+		asked   registrations.Answer // what follows if it is to be removed
+		removed int                  // the registration that is
 	}{
-		"its own": {&registry{7: "runner"}, Subject{}, Registered, false, Removed, 7},
+		"its own": {&registry{7: "runner"}, registrations.Subject{}, registrations.Registered, false, registrations.Removed, 7},
 		"its own, in capitals": {
-			&registry{7: "RUNNER"}, Subject{HasJob: true}, Registered, false, Removed, 7,
+			&registry{7: "RUNNER"}, registrations.Subject{HasJob: true}, registrations.Registered, false, registrations.Removed, 7,
 		},
 		"one without a name": {
-			&registry{7: ""}, Subject{HasJob: true}, Registered, false, Removed, 7,
+			&registry{7: ""}, registrations.Subject{HasJob: true}, registrations.Registered, false, registrations.Removed, 7,
 		},
 		"another's": {
-			&registry{7: "original"}, Subject{}, Missing, false, PerhapsRemoved, 0,
+			&registry{7: "original"}, registrations.Subject{}, registrations.Missing, false, registrations.PerhapsRemoved, 0,
 		},
 		"another's, and it has ended": {
-			&registry{7: "original"}, Subject{Ended: true}, Missing, false, Removed, 0,
+			&registry{7: "original"}, registrations.Subject{Ended: true}, registrations.Missing, false, registrations.Removed, 0,
 		},
-		"another's, and it has a job": {&registry{7: "original"}, Subject{HasJob: true}, None, false, None, 0},
+		"another's, and it has a job": {&registry{7: "original"}, registrations.Subject{HasJob: true}, registrations.None, false, registrations.None, 0},
 		"another's, and it has one of its own": {
-			&registry{7: "original", 8: "runner"}, Subject{HasJob: true}, Registered, false, Removed, 8,
+			&registry{7: "original", 8: "runner"}, registrations.Subject{HasJob: true}, registrations.Registered, false, registrations.Removed, 8,
 		},
 		// To look for it first would cost every surplus runner another call.
 		"of a runner that this process created": {
-			&registry{7: "as it asks nobody"}, Subject{Own: true}, Missing, false, Removed, 7,
+			&registry{7: "as it asks nobody"}, registrations.Subject{Own: true}, registrations.Missing, false, registrations.Removed, 7,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.about.Name, test.about.ID = "runner", 7
-			if said, err := lookUpRunner(
-				t.Context(), test.github, test.about,
-			); said != test.looked || (err != nil) != test.fails {
+			if said, err := ask(t, registrations.Questions.LookUp, test.github, test.about); said != test.looked ||
+				(err != nil) != test.fails {
 				t.Errorf("the question: %v, %v", said, err)
 			}
 			before := maps.Clone(*test.github)
-			if said, err := deregisterRunner(
-				t.Context(), test.github, test.about,
-			); said != test.asked || (err != nil) != test.fails {
+			if said, err := ask(t, registrations.Questions.Remove, test.github, test.about); said != test.asked ||
+				(err != nil) != test.fails {
 				t.Errorf("the removal: %v, %v", said, err)
 			}
 			delete(before, test.removed)
@@ -181,27 +220,27 @@ func TestALookUpIsNoConsent(t *testing.T) {
 	for name, test := range map[string]struct {
 		github  *reading
 		ended   bool
-		want    Answer
+		want    registrations.Answer
 		removed []int
 	}{
 		"unknown to a replica, busy": {
-			&reading{answering: answering{err: actions.ErrJobStillRunning}}, false, Busy, []int{7},
+			&reading{answering: answering{err: actions.ErrJobStillRunning}}, false, registrations.Busy, []int{7},
 		},
-		"unknown, and it has ended":        {&reading{}, true, Removed, nil},
-		"another's, says a gateway":        {&reading{byID: original, byNameErr: gateway}, false, PerhapsRemoved, nil},
-		"another's, ended, says a gateway": {&reading{byID: original, byNameErr: gateway}, true, PerhapsRemoved, nil},
+		"unknown, and it has ended":        {&reading{}, true, registrations.Removed, nil},
+		"another's, says a gateway":        {&reading{byID: original, byNameErr: gateway}, false, registrations.PerhapsRemoved, nil},
+		"another's, ended, says a gateway": {&reading{byID: original, byNameErr: gateway}, true, registrations.PerhapsRemoved, nil},
 		"of that name in another scale set": {
 			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 99}},
-			false, PerhapsRemoved, nil,
+			false, registrations.PerhapsRemoved, nil,
 		},
 		"of that name": {
-			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: 1}},
-			false, Removed, []int{8},
+			&reading{byID: original, byName: &actions.RunnerReference{ID: 8, Name: "runner", RunnerScaleSetID: ourScaleSet}},
+			false, registrations.Removed, []int{8},
 		},
 	} {
-		about := Subject{Name: "runner", Ended: test.ended, scaleSet: 1}
+		about := registrations.Subject{Name: "runner", Ended: test.ended}
 		about.ID = 7
-		if said, err := deregisterRunner(t.Context(), test.github, about); said != test.want || err != nil ||
+		if said, err := ask(t, registrations.Questions.Remove, test.github, about); said != test.want || err != nil ||
 			!slices.Equal(test.github.removed, test.removed) {
 			t.Errorf(
 				"%s: %v, %v, removed %v; want %v, %v", name, said, err, test.github.removed, test.want, test.removed,
@@ -240,7 +279,7 @@ func (r *registry) ListOfflineRunners(context.Context, time.Duration) (*actions.
 
 // answering is a GitHub that answers everything with one error.
 type answering struct {
-	GitHub
+	registrations.GitHub
 	err error
 }
 
@@ -250,23 +289,29 @@ func (a answering) GetRunner(context.Context, int) (*actions.RunnerReference, er
 	return nil, a.err
 }
 
+// A failing GitHub is not asked about a thousand runners all the time.
 func TestRetryAt(t *testing.T) {
 	limited := func(wait time.Duration) error {
 		return &actions.RateLimitedError{Until: start.Add(wait), Err: errNoAnswer}
 	}
 	for name, test := range map[string]struct {
 		err      error
-		failures int
+		failures int // in a row
 		want     time.Duration
 	}{
-		"no answer":                        {err: errNoAnswer, want: questionBackoff},
-		"no answer three times":            {errNoAnswer, 3, 4 * questionBackoff},
-		"no answer for a long time":        {errNoAnswer, 100, longestQuestionBackoff},
-		"to be left alone for an hour":     {err: limited(time.Hour), want: time.Hour},
-		"to be left alone for a moment":    {err: limited(time.Second), want: questionBackoff},
-		"to be left alone, until long ago": {err: limited(-time.Hour), want: questionBackoff},
+		"no answer":                        {errNoAnswer, 1, 15 * time.Second},
+		"no answer twice":                  {errNoAnswer, 2, 30 * time.Second},
+		"no answer three times":            {errNoAnswer, 3, time.Minute},
+		"no answer for a long time":        {errNoAnswer, 100, time.Minute},
+		"to be left alone for an hour":     {limited(time.Hour), 1, time.Hour},
+		"to be left alone for a moment":    {limited(time.Second), 1, 15 * time.Second},
+		"to be left alone, until long ago": {limited(-time.Hour), 1, 15 * time.Second},
 	} {
-		if got := retryQuestionAt(test.err, max(1, test.failures), start).Sub(start); got != test.want {
+		answers := registrations.Answers{}
+		for range test.failures {
+			answers.Remember(pool.Call[registrations.Answer]{Err: test.err}, start)
+		}
+		if got := answers.RetryAt.Sub(start); got != test.want {
 			t.Errorf("%s: asked again after %s, want %s", name, got, test.want)
 		}
 	}

@@ -1,22 +1,27 @@
-package azurekeyvault
+package azurekeyvault_test
 
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
-// refusal returns the text for a certificate path.
-func refusal(t *testing.T, vault Vault) string {
+// refusal returns the text for a certificate path. Nobody is asked anything.
+func refusal(t *testing.T, vault azurekeyvault.Vault) string {
 	t.Helper()
-	certificate, _, err := vault.certificate(t.Context())
-	var unusable *CertificateError
-	if !errors.As(err, &unusable) || unusable.Cause == nil {
-		t.Fatalf("%s: got %v, %v, want a CertificateError with a cause", vault.CertificatePath, certificate, err)
+	sent := &sentTo{}
+	vault.URL, vault.HTTP = "https://my-vault.vault.azure.net", &http.Client{Transport: sent}
+	got, err := vault.Secret(t.Context(), "github")
+	var unusable *azurekeyvault.CertificateError
+	if !errors.As(err, &unusable) || unusable.Cause == nil || len(*sent) > 0 {
+		t.Fatalf("%s: got %q, %v, want a CertificateError with a cause", vault.CertificatePath, got, err)
 	}
 	return err.Error()
 }
@@ -30,7 +35,7 @@ func TestUnusablePathsAllGetOneText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"large":      strings.Repeat("x", maxCertificate+1),
+		"large":      strings.Repeat("x", 1<<20+1),
 		"other":      "a secret of the manager",
 		"unreadable": "x",
 	} {
@@ -44,12 +49,12 @@ func TestUnusablePathsAllGetOneText(t *testing.T) {
 	if err := os.Symlink("/dev/zero", at("link")); err != nil {
 		t.Fatal(err)
 	}
-	want := refusal(t, Vault{CertificatePath: at("gone")})
+	want := refusal(t, azurekeyvault.Vault{CertificatePath: at("gone")})
 	for _, path := range []string{
 		"", "gone.pem", "/dev/zero", "/dev/null", "/proc/self/environ", "/etc", "/etc/passwd", "a\x00b",
 		at("pipe"), at("large"), at("other"), at("unreadable"), at("link"), at("other") + "/below",
 	} {
-		if got := refusal(t, Vault{CertificatePath: path}); got != want {
+		if got := refusal(t, azurekeyvault.Vault{CertificatePath: path}); got != want {
 			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
 	}
@@ -62,8 +67,10 @@ func TestUnusablePathsAllGetOneText(t *testing.T) {
 func TestReadingACertificateEndsWithTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := Vault{CertificatePath: "/dev/zero"}.certificate(ctx)
-	var unusable *CertificateError
+	_, err := azurekeyvault.Vault{
+		URL: "https://my-vault.vault.azure.net", CertificatePath: "/dev/zero",
+	}.Secret(ctx, "github")
+	var unusable *azurekeyvault.CertificateError
 	if !errors.As(err, &unusable) {
 		t.Errorf("got %v, want a CertificateError", err)
 	}
@@ -92,15 +99,19 @@ func mountedSecret(t *testing.T) string {
 func TestCertificatesOfAMountedSecret(t *testing.T) {
 	directory := mountedSecret(t)
 	absolute := filepath.Join(directory, "client.pem")
-	for name, vault := range map[string]Vault{
+	server := newAzure(t)
+	server.secrets["github"] = "abc"
+	for name, vault := range map[string]azurekeyvault.Vault{
 		"anywhere":                {CertificatePath: absolute},
 		"below the directory":     {CertificatePath: absolute, CertificateDirectory: directory},
 		"relative to it":          {CertificatePath: "client.pem", CertificateDirectory: directory},
 		"with a slash at its end": {CertificatePath: absolute, CertificateDirectory: directory + "/"},
 		"in a directory above":    {CertificatePath: absolute, CertificateDirectory: filepath.Dir(directory)},
 	} {
-		if found, _, err := vault.certificate(t.Context()); err != nil || !found.Equal(identity().certificate) {
-			t.Errorf("%s: %v", name, err)
+		opened := server.vault(t)
+		opened.CertificatePath, opened.CertificateDirectory = vault.CertificatePath, vault.CertificateDirectory
+		if got, err := opened.Secret(t.Context(), "github"); err != nil || got != "abc" {
+			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
 }
@@ -118,19 +129,19 @@ func TestNothingLeadsOutOfTheCertificateDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := refusal(t, Vault{CertificatePath: filepath.Join(directory, "gone"), CertificateDirectory: directory})
+	want := refusal(t, azurekeyvault.Vault{CertificatePath: filepath.Join(directory, "gone"), CertificateDirectory: directory})
 	for _, path := range []string{outside, relative, directory + "/" + relative, filepath.Join(
 		directory, "absolute",
 	), filepath.Join(directory, "relative"),
 		directory + "/above/" + filepath.Base(directory) + "/client.pem", directory, "/etc/passwd"} {
-		if got := refusal(t, Vault{CertificatePath: path, CertificateDirectory: directory}); got != want {
+		if got := refusal(t, azurekeyvault.Vault{CertificatePath: path, CertificateDirectory: directory}); got != want {
 			t.Errorf("%q: got %q, want %q", path, got, want)
 		}
 	}
 	if !strings.Contains(want, directory) {
 		t.Errorf("the text doesn't name the directory: %s", want)
 	}
-	if got := refusal(t, Vault{
+	if got := refusal(t, azurekeyvault.Vault{
 		CertificatePath:      outside,
 		CertificateDirectory: directory + "/gone",
 	}); !strings.Contains(got, "/gone") {

@@ -1,4 +1,4 @@
-package azurekeyvault
+package azurekeyvault_test
 
 import (
 	"crypto/rand"
@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v4"
+
+	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
 // azure is an authority and a vault in one server. It verifies assertions as Entra does.
@@ -40,9 +42,9 @@ func newAzure(t *testing.T) *azure {
 	return a
 }
 
-func (a *azure) vault(t *testing.T) Vault {
+func (a *azure) vault(t *testing.T) azurekeyvault.Vault {
 	t.Helper()
-	return Vault{
+	return azurekeyvault.Vault{
 		URL: a.URL + "/", TenantID: "tenant", ClientID: "client", CertificatePath: writeFile(t, identity().pem),
 		HTTP: a.Client(), Authority: a.URL,
 	}

@@ -1,4 +1,4 @@
-package azurekeyvault
+package azurekeyvault_test
 
 import (
 	"crypto/x509"
@@ -10,6 +10,8 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
 )
 
 func TestSecret(t *testing.T) {
@@ -19,27 +21,29 @@ func TestSecret(t *testing.T) {
 	if err != nil || got != `{"github_token":"abc"}` {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, err := server.vault(t).Secret(t.Context(), "gone"); !errors.Is(err, ErrNotFound) {
+	if _, err := server.vault(t).Secret(t.Context(), "gone"); !errors.Is(err, azurekeyvault.ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
-		change  func(*azure, *Vault)
+		change  func(*azure, *azurekeyvault.Vault)
 		status  int
 		message string
 	}{
 		"the authority doesn't know the certificate": {
-			change: func(_ *azure, v *Vault) { v.CertificatePath = writeFile(t, newCredential().pem) },
+			change: func(_ *azure, v *azurekeyvault.Vault) { v.CertificatePath = writeFile(t, newCredential().pem) },
 			status: http.StatusUnauthorized, message: "AADSTS700027",
 		},
 		"the assertion has expired": {
-			change: func(_ *azure, v *Vault) { v.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(-time.Hour)) },
+			change: func(_ *azure, v *azurekeyvault.Vault) {
+				v.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(-time.Hour))
+			},
 			status: http.StatusUnauthorized, message: "expired",
 		},
 		"the vault forbids it": {
-			change: func(a *azure, _ *Vault) {
+			change: func(a *azure, _ *azurekeyvault.Vault) {
 				a.refusal = func(w http.ResponseWriter) {
 					w.WriteHeader(http.StatusForbidden)
 					_, _ = w.Write([]byte(`{"error":{"code":"Forbidden","message":"no secrets get permission"}}`))
@@ -48,7 +52,7 @@ func TestRefusals(t *testing.T) {
 			status: http.StatusForbidden, message: "no secrets get permission",
 		},
 		"a page of a gateway": {
-			change: func(a *azure, _ *Vault) {
+			change: func(a *azure, _ *azurekeyvault.Vault) {
 				a.refusal = func(w http.ResponseWriter) {
 					w.WriteHeader(http.StatusBadGateway)
 					_, _ = w.Write([]byte("<html>"))
@@ -62,7 +66,7 @@ func TestRefusals(t *testing.T) {
 			vault := server.vault(t)
 			test.change(server, &vault)
 			_, err := vault.Secret(t.Context(), "github")
-			var refusal *Error
+			var refusal *azurekeyvault.Error
 			if !errors.As(err, &refusal) || refusal.StatusCode != test.status ||
 				!strings.Contains(err.Error(), test.message) {
 				t.Errorf("got %v, want %d and %q", err, test.status, test.message)
@@ -83,13 +87,22 @@ func TestUnusableAnswersDontLeak(t *testing.T) {
 func TestUnusableAddress(t *testing.T) {
 	for _, address := range []string{"", "my-vault", "http://my-vault.vault.azure.net", "https://",
 		"https://vault.example.com", "https://my-vault.vault.azure.net.example.com"} {
-		if _, err := (Vault{URL: address}).Secret(t.Context(), "github"); err == nil ||
+		if _, err := (azurekeyvault.Vault{URL: address}).Secret(t.Context(), "github"); err == nil ||
 			!strings.Contains(err.Error(), "https://NAME") {
 			t.Errorf("%q: got %v", address, err)
 		}
 	}
 }
 
+// sentTo remembers where requests are sent, and answers none.
+type sentTo []string
+
+func (s *sentTo) RoundTrip(request *http.Request) (*http.Response, error) {
+	*s = append(*s, request.URL.Scheme+"://"+request.URL.Host)
+	return nil, errors.New("no network")
+}
+
+// A token is requested of the authority of the vault's cloud, and for no other host.
 func TestClouds(t *testing.T) {
 	for host, want := range map[string]string{
 		"a.vault.azure.net":         "https://login.microsoftonline.com",
@@ -97,14 +110,19 @@ func TestClouds(t *testing.T) {
 		"A.Vault.USGovCloudAPI.net": "https://login.microsoftonline.us",
 		"private.example.com":       "",
 	} {
-		if at, known := cloudOf(host); at.authority != want || known != (want != "") {
-			t.Errorf("%s belongs to %+v, want %s", host, at, want)
+		sent := &sentTo{}
+		_, err := azurekeyvault.Vault{
+			URL: "https://" + host, CertificatePath: writeFile(t, identity().pem), HTTP: &http.Client{Transport: sent},
+		}.Secret(t.Context(), "github")
+		if got := strings.Join(*sent, " "); got != want || errors.Is(err, azurekeyvault.ErrAddress) != (want == "") {
+			t.Errorf("%s: requests to %q, want %q; %v", host, got, want, err)
 		}
 	}
 }
 
 func TestCertificateFiles(t *testing.T) {
-	ours, other := identity(), newCredential()
+	server, ours, other := newAzure(t), identity(), newCredential()
+	server.secrets["github"] = "abc"
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(ours.key)
 	if err != nil {
 		t.Fatal(err)
@@ -137,10 +155,12 @@ func TestCertificateFiles(t *testing.T) {
 		},
 		"no PEM": {[]byte("0\x82"), false},
 	} {
-		found, _, err := Vault{CertificatePath: writeFile(t, test.content)}.certificate(t.Context())
-		var unusable *CertificateError
+		vault := server.vault(t) // it knows ours
+		vault.CertificatePath = writeFile(t, test.content)
+		got, err := vault.Secret(t.Context(), "github")
+		var unusable *azurekeyvault.CertificateError
 		switch {
-		case test.usable && (err != nil || !found.Equal(ours.certificate)):
+		case test.usable && (err != nil || got != "abc"):
 			t.Errorf("%s: %v", name, err)
 		case !test.usable && !errors.As(err, &unusable):
 			t.Errorf("%s: got %v, want a CertificateError", name, err)
