@@ -251,6 +251,18 @@ func (c podlessCache) Get(
 	return c.recordingAPI.Get(ctx, key, object, options...)
 }
 
+// setlessCache can't tell whose the runner is.
+type setlessCache struct{ *recordingAPI }
+
+func (c setlessCache) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
+	if _, ok := object.(*v1alpha1.EphemeralRunnerSet); ok {
+		return errors.New("the cache is not ready")
+	}
+	return c.recordingAPI.Get(ctx, key, object, options...)
+}
+
 // noReader fails the test if the API server is read instead of the cache.
 type noReader struct {
 	client.Reader

@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
@@ -343,9 +343,9 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.settle()
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
-			p := f.newPass()
-			if err := f.controller.markJob(t.Context(), p); (err != nil) != test.fails {
-				t.Errorf("markJob() = %v, fails %t wanted", err, test.fails)
+			result, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey})
+			if (err != nil) != test.fails || result.RequeueAfter != 0 {
+				t.Errorf("Reconcile() = %+v, %v, fails %t wanted", result, err, test.fails)
 			}
 		}, newRunner())
 	}
@@ -353,24 +353,23 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 
 func TestOnlyALivingPodIsMarked(t *testing.T) {
 	for what, test := range map[string]struct {
-		change func(*corev1.Pod)
-		want   string
+		change func(f *fixture)
+		want   bool
 	}{
-		"runs":                             {runs, "patch Pod"},
-		"has ended":                        {exits(0), ""},
-		"is being deleted":                 {deletedAt(noon), ""},
-		"is still pending, says the cache": {statusOf(corev1.PodPending), "patch Pod"},
+		"runs":                             {func(f *fixture) { f.setPod(runs) }, true},
+		"has ended":                        {func(f *fixture) { f.setPod(exits(0)) }, false},
+		"is being deleted":                 {func(f *fixture) { f.setPod(runs); f.dies(time.Hour) }, false},
+		"is still pending, says the cache": {func(f *fixture) { f.setPod(statusOf(corev1.PodPending)) }, true},
 	} {
 		inBubble(t, func(f *fixture) {
-			pod := podWith(corev1.PodRunning, running, test.change)
-			p := &world{pass: &pass{Memory: &memory{}}, EphemeralRunner: newRunner(startJob), pod: pod,
-				outcome: rules.OutcomeOf(pod, noon)}
-			if err := f.controller.markJob(t.Context(), p); err != nil {
-				t.Fatal(err)
+			f.settle()
+			test.change(f)
+			f.setStatus(startJob)
+			f.api.sent()
+			f.reconcile()
+			if sent := f.api.sent(); strings.Contains(sent, "patch Pod") != test.want {
+				t.Errorf("a pod that %s: requests %q, marked: %t wanted", what, sent, test.want)
 			}
-			if got := f.api.sent(); got != test.want {
-				t.Errorf("a pod that %s: requests %q, want %q", what, got, test.want)
-			}
-		})
+		}, newRunner())
 	}
 }
