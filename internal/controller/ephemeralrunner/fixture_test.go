@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -46,8 +47,8 @@ type fixture struct {
 	api        *recordingAPI
 	github     *fakeGitHub
 	recorder   *events.FakeRecorder
-	controller *Controller
-	options    Options
+	controller *ephemeralrunner.Controller
+	options    ephemeralrunner.Options
 	workers    *pool.Pool
 	verdicts   *registrations.Verdicts
 	// What is behind these may be replaced while the controller has them.
@@ -100,18 +101,20 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 func (f *fixture) restart() {
 	f.cache, f.live, f.clock = &shownClient{f.api}, &shownReader{f.api}, &shownClock{clock.RealClock{}}
 	f.admit = func(*v1alpha1.EphemeralRunnerSet, types.NamespacedName) bool { return true }
-	f.options = Options{
+	f.options = ephemeralrunner.Options{
 		Client: f.cache, Reader: f.live, Pool: f.workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: f.clock,
 		Version:     "1.2.3",
 		JobMetadata: true, JobProtection: true,
-		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
+		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) {
+			return f.github, f.github.unresolved
+		},
 		Admit: func(
 			_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
 		) bool {
 			return f.admit(set, runner)
 		},
 	}
-	f.controller = NewController(f.options)
+	f.controller = ephemeralrunner.NewController(f.options)
 }
 
 // start has a manager start the controller.
@@ -120,10 +123,10 @@ func (f *fixture) start() *controllertest.Started {
 }
 
 // configure replaces the controller by one with other options.
-func (f *fixture) configure(change func(*Options)) {
+func (f *fixture) configure(change func(*ephemeralrunner.Options)) {
 	options := f.options
 	change(&options)
-	f.controller = NewController(options)
+	f.controller = ephemeralrunner.NewController(options)
 }
 
 // newRunner returns a runner as its set creates it.

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -252,7 +253,7 @@ func (f *fixture) wantProtection(when string, want map[string]string) {
 func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
 	template := map[string]string{v1alpha1.AnnotationSafeToEvict: "true"}
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.JobProtection = false })
+		f.configure(func(o *ephemeralrunner.Options) { o.JobProtection = false })
 		f.working()
 		f.wantProtection("with a job", template)
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodMetadata.Annotations = template }))
@@ -260,7 +261,7 @@ func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
 
 func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.JobProtection = false })
+		f.configure(func(o *ephemeralrunner.Options) { o.JobProtection = false })
 		f.working()
 		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" ||
 			annotations[v1alpha1.AnnotationJobID] == "" {
@@ -268,7 +269,7 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 		}
 	}, newRunner())
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.JobMetadata = false })
+		f.configure(func(o *ephemeralrunner.Options) { o.JobMetadata = false })
 		f.working()
 		f.wantBusy("without metadata", true)
 		if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" ||

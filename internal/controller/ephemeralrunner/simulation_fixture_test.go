@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -30,7 +31,7 @@ type simulation struct {
 	random *rand.Rand
 	// GitHub's: its calls run next to the pass, and a shared source would make the order of draws vary
 	silences   *rand.Rand
-	controller *Controller
+	controller *ephemeralrunner.Controller
 	workers    *pool.Pool
 	calm       bool // nothing goes wrong any more
 
@@ -100,11 +101,11 @@ func (s *simulation) restart() {
 		s.started = nil
 	}
 	s.verdicts, s.setRemoved = registrations.NewVerdicts(clock.RealClock{}), false
-	s.controller = NewController(Options{
+	s.controller = ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s},
 		Verdicts:    s.verdicts,
 		JobMetadata: true, JobProtection: true,
-		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
+		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s, nil },
 	})
 	s.show(true, s.chance(2))
 	s.started = controllertest.Start(s.T, s.controller, scheme)

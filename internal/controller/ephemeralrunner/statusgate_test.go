@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -87,7 +88,7 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		}
 		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
-		f.configure(func(o *Options) { o.Workers = 24 + 1 }) // as many as the manager has, and one that is stuck
+		f.configure(func(o *ephemeralrunner.Options) { o.Workers = 24 + 1 }) // as many as the manager has, and one that is stuck
 		started := f.start()
 		started.Added(endedPod(another("other"))) // which keeps the gate closed
 		for _, other := range runners[burst:] {
