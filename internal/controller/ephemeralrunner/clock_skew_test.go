@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -27,7 +28,7 @@ var beginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // useClock gives a new controller another clock.
 func (f *fixture) useClock(another clock.PassiveClock) {
-	f.configure(func(o *Options) { o.Clock = another })
+	f.configure(func(o *ephemeralrunner.Options) { o.Clock = another })
 }
 
 // By the clock of a manager that is behind, a runner registered by another manager was created after this one took

@@ -1,8 +1,10 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -75,7 +77,7 @@ func TestEvictedPodThatGitHubCallsBusyFails(t *testing.T) {
 		f.setPod(evict)
 		answer()
 		f.wantEvent("Evicted")
-		if !new(memory).mayHaveJob(&f.runner().Status) {
+		if !meta.IsStatusConditionTrue(f.runner().Status.Conditions, v1alpha1.ConditionDraining) {
 			t.Errorf("status %+v, want a job by GitHub's word", f.runner().Status)
 		}
 		f.wantCalls("jit", "remove 101")

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"fmt"
@@ -183,7 +183,9 @@ func TestOwnEndOfAPodThatIsRemovedAtOnceCounts(t *testing.T) {
 		f.setPod(runs)
 		f.settle()
 		f.setPod(exits(1))
-		f.newPass() // sees it, and has no time to decide
+		f.cache.Client = setlessCache{f.api}
+		f.failsToReconcile() // sees it, and decides nothing
+		f.cache.Client = f.api
 		podForced(f)
 		f.settle()
 		if status := f.runner().Status; len(status.Failures) != 1 ||

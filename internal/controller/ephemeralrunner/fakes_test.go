@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -247,6 +247,18 @@ func (c podlessCache) Get(
 ) error {
 	if _, ok := object.(*corev1.Pod); ok {
 		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return c.recordingAPI.Get(ctx, key, object, options...)
+}
+
+// setlessCache can't tell whose the runner is.
+type setlessCache struct{ *recordingAPI }
+
+func (c setlessCache) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
+	if _, ok := object.(*v1alpha1.EphemeralRunnerSet); ok {
+		return errors.New("the cache is not ready")
 	}
 	return c.recordingAPI.Get(ctx, key, object, options...)
 }

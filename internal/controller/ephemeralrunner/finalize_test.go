@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
@@ -10,8 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -35,9 +34,7 @@ func (f *fixture) wantGone() {
 	if f.runner() != nil || f.pod() != nil || f.secret() != nil {
 		f.Error("runner, pod or Secret is left")
 	}
-	if f.remembered() != 0 {
-		f.Error("the runner is remembered though it is gone")
-	}
+	f.wasGone = true
 }
 
 func TestIdleRunnerIsRemovedWithGitHubsConsent(t *testing.T) {
@@ -167,7 +164,7 @@ func TestRunnerThatWasNeverRegisteredNeedsNoGitHub(t *testing.T) {
 	runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name, r.UID = "another", "another" })
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.elapse(2 * clockSkew)
+		f.elapse(2 * time.Minute)
 		f.create(newRunner())
 		f.delete()
 		f.settle()
@@ -191,17 +188,13 @@ func TestRunnerOfAFormerManagerIsLookedUp(t *testing.T) {
 
 // The end of a call requeues its runner.
 func TestEndOfACallWakesTheRunner(t *testing.T) {
-	q := priorityqueue.New[reconcile.Request]("test")
-	defer q.ShutDown()
 	inBubble(t, func(f *fixture) {
-		if err := f.controller.waker.Start(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
+		started := f.start()
 		f.reconcile()
+		if woken, due := started.Next(); !due || woken != runnerKey {
+			t.Errorf("woken %s, want %s", woken, runnerKey)
+		}
 	}, newRunner())
-	if request, _ := q.Get(); request.NamespacedName != runnerKey {
-		t.Errorf("woken %s, want %s", request, runnerKey)
-	}
 }
 
 // create creates the runner now, as its set would.
@@ -264,7 +257,7 @@ func TestRegistrationOfARunnerThatDiedWithItsJobIsRemoved(t *testing.T) {
 				f.settle()
 				f.delete()
 				f.settle()
-				f.elapse(countedTimeout) // nobody plays the set, which would count the lost job
+				f.elapse(30 * time.Second) // nobody plays the set, which would count the lost job
 				f.settle()
 				if calls := f.github.said(); !slices.Contains(calls, "remove 101") {
 					t.Errorf("GitHub was asked %q", calls)
@@ -304,13 +297,14 @@ func newNamesake() *v1alpha1.EphemeralRunner {
 func TestNamesakeIsAnotherRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		former := f.controller.reconciler.MemoryOf(f.runner())
-		if f.controller.reconciler.MemoryOf(newNamesake()) == former {
-			t.Error("the former runner's registration is remembered")
+		f.replaceBy(newNamesake())
+		if err := errors.Join(f.api.WithWatch.Delete(t.Context(), f.pod()), f.api.WithWatch.Delete(t.Context(), f.secret())); err != nil {
+			t.Fatal(err)
 		}
-		if got := f.remembered(); got != 1 {
-			t.Errorf("%d runners remembered, want 1", got)
-		}
+		clear(f.github.registered)
+		f.settle()
+		f.wantCalls("jit", "jit") // the former runner's registration is not remembered
+		f.wantPodOf("102")
 	}, newRunner())
 }
 
@@ -321,13 +315,17 @@ func TestNamesakeEndsTheRegistrationOfTheFormerRunner(t *testing.T) {
 		f.github.hold = make(chan struct{})
 		f.reconcile()
 		f.replaceBy(newNamesake())
-		f.controller.reconciler.MemoryOf(f.runner())
+		room := false
+		f.admit = func(*v1alpha1.EphemeralRunnerSet, types.NamespacedName) bool { return room }
+		f.reconcile()
 		f.api.sent()
 		close(f.github.hold)
 		synctest.Wait()
 		if got := f.api.sent(); got != "" {
 			t.Errorf("requests %s for a runner that is gone", got)
 		}
+		room = true
+		f.elapse(5 * time.Second) // until it is looked at again
 		f.settle()
 		f.wantPodOf("102")
 	}, newRunner())

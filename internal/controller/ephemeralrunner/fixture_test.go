@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -34,7 +36,10 @@ const (
 	scaleSet  = 5
 )
 
-var runnerKey = client.ObjectKey{Namespace: namespace, Name: name}
+var (
+	runnerKey = client.ObjectKey{Namespace: namespace, Name: name}
+	scheme    = kinds.Scheme()
+)
 
 // fixture is a controller in a bubble: its clock is synctest's, its pool runs, its API server and GitHub are fakes.
 type fixture struct {
@@ -42,13 +47,16 @@ type fixture struct {
 	api        *recordingAPI
 	github     *fakeGitHub
 	recorder   *events.FakeRecorder
-	controller *Controller
+	controller *ephemeralrunner.Controller
+	options    ephemeralrunner.Options
 	workers    *pool.Pool
 	verdicts   *registrations.Verdicts
 	// What is behind these may be replaced while the controller has them.
-	cache *shownClient
-	live  *shownReader
-	clock *shownClock
+	cache   *shownClient
+	live    *shownReader
+	clock   *shownClock
+	wasGone bool // as the test has seen
+	admit   func(*v1alpha1.EphemeralRunnerSet, types.NamespacedName) bool
 }
 
 type (
@@ -57,43 +65,68 @@ type (
 	shownClock  struct{ clock.PassiveClock }
 )
 
+// Get is the first request of a pass if it asks for a runner.
+func (c *shownClient) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
+	if _, begins := object.(*v1alpha1.EphemeralRunner); begins {
+		controllertest.AwaitTurn(ctx, key)
+	}
+	return c.Client.Get(ctx, key, object, options...)
+}
+
 // inBubble runs a test with a fixture whose controller gets the objects after it has taken over.
 func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
 			verdicts: registrations.NewVerdicts(clock.RealClock{})}
-		scheme := kinds.Scheme()
 		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
 		f.restart()
-		if err := f.controller.begin(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		controllertest.Reconcile(f, f.controller, client.ObjectKey{Namespace: namespace, Name: "nobody"})
+		f.api.sent()
 		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
 		for _, owner := range []client.Object{newSet(), controllertest.Origin(newSet())} {
 			_ = f.api.WithWatch.Create(t.Context(), owner) // unless the test has its own
 		}
 		test(f)
+		if f.wasGone {
+			f.wantForgotten()
+		}
 	})
 }
 
 // restart replaces the controller by one that remembers nothing.
 func (f *fixture) restart() {
 	f.cache, f.live, f.clock = &shownClient{f.api}, &shownReader{f.api}, &shownClock{clock.RealClock{}}
-	f.controller = NewController(Options{
+	f.admit = func(*v1alpha1.EphemeralRunnerSet, types.NamespacedName) bool { return true }
+	f.options = ephemeralrunner.Options{
 		Client: f.cache, Reader: f.live, Pool: f.workers, Verdicts: f.verdicts, Recorder: f.recorder, Clock: f.clock,
 		Version:     "1.2.3",
 		JobMetadata: true, JobProtection: true,
-		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return f.github, f.github.unresolved },
-	})
+		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) {
+			return f.github, f.github.unresolved
+		},
+		Admit: func(
+			_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
+		) bool {
+			return f.admit(set, runner)
+		},
+	}
+	f.controller = ephemeralrunner.NewController(f.options)
+}
+
+// start has a manager start the controller.
+func (f *fixture) start() *controllertest.Started {
+	return controllertest.Start(f, f.controller, scheme)
 }
 
 // configure replaces the controller by one with other options.
-func (f *fixture) configure(change func(*Options)) {
-	options := f.controller.options
+func (f *fixture) configure(change func(*ephemeralrunner.Options)) {
+	options := f.options
 	change(&options)
-	f.controller = NewController(options)
+	f.controller = ephemeralrunner.NewController(options)
 }
 
 // newRunner returns a runner as its set creates it.
@@ -137,18 +170,18 @@ func (f *fixture) reconcile() reconcile.Result {
 	return result
 }
 
-// newPass begins a pass.
-func (f *fixture) newPass() *world {
+// wantForgotten fails if anything is remembered of the runner, which is gone: one that is the same to the last letter
+// has to get a registration and a pod, as if it were the first.
+func (f *fixture) wantForgotten() {
 	f.Helper()
-	runner := f.runner()
-	return f.controller.newWorld(&pass{Key: runnerKey, Object: runner, Memory: f.controller.reconciler.MemoryOf(runner),
-		Now: f.clock.Now()}, f.pod(), nil)
-}
-
-// remembered returns the number of runners that the controller remembers.
-func (f *fixture) remembered() (count int) {
-	f.controller.reconciler.EachMemory(func(client.ObjectKey, *memory) { count++ })
-	return count
+	g := newFakeGitHub()
+	f.github, f.api.refuse, f.cache.Client, f.live.Reader = g, nil, f.api, f.api
+	f.create(newRunner())
+	f.settle()
+	if calls := g.said(); !slices.Equal(calls, []string{"jit"}) || f.pod() == nil {
+		f.Errorf("the runner is remembered though it is gone: GitHub was asked %v for its namesake, which has a pod: %t",
+			calls, f.pod() != nil)
+	}
 }
 
 // settle runs passes without letting time pass.

@@ -1,7 +1,8 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
@@ -62,6 +64,89 @@ func TestNoClockMakesADyingPodUnready(t *testing.T) {
 			t.Errorf("status %+v, want it to run and be ready", status)
 		}
 	}, newRunner())
+}
+
+// What is remembered of a pod's deletion says nothing about another pod, of which a late cache may be believed.
+func TestAnotherPodHasItsOwnGracePeriod(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.started().dies(time.Minute)
+		f.settle()
+		f.elapse(time.Hour)
+		former := f.pod()
+		f.hold()
+		another := newPod(f.runner(), 101, "1.2.3")
+		another.Status = former.Status
+		another.UID, another.Finalizers = "another", former.Finalizers
+		controllertest.Create(t, f.api.WithWatch, another)
+		f.dies(time.Minute)
+		f.api.sent()
+		f.reconcile()
+		if sent := f.api.sent(); strings.Contains(sent, "get status Pod") {
+			t.Errorf("requests %s: it is taken to hang in its deletion, which has just begun", sent)
+		}
+	}, newRunner())
+}
+
+// When a runner is given up whose pod has ended and stays depends on its spec, on the pod's grace period, and on when
+// the failure was noted.
+func TestTimeForAnEndedPodToGo(t *testing.T) {
+	const long = time.Hour
+	for title, test := range map[string]struct {
+		timeout, grace time.Duration
+		noted          time.Duration // after the first pass; its own time if it is 0
+		want           time.Duration
+	}{
+		"deleted just now":              {timeout: long, grace: time.Minute, want: long},
+		"longer grace period":           {timeout: time.Minute, grace: long, want: long + podstatus.StuckTimeout},
+		"no timeout":                    {want: podstatus.StuckTimeout},
+		"failure noted before":          {timeout: long, noted: -time.Minute, want: long - time.Minute},
+		"failure noted long before":     {timeout: time.Minute, noted: -long, want: podstatus.StuckTimeout},
+		"failure noted by a fast clock": {timeout: long, noted: 2 * long, want: long},
+	} {
+		t.Run(title, func(t *testing.T) {
+			runner := newRunner(pendingFor(test.timeout))
+			runner.Status.Failures = map[string]metav1.Time{"pod": metav1.NewTime(beginning.Add(test.noted))}
+			pod := newPod(runner, 7, "1.2.3")
+			evict(pod)
+			pod.UID, pod.Finalizers = "pod", []string{keeper}
+			inBubble(t, func(f *fixture) {
+				f.dies(test.grace)
+				f.settle()
+				f.elapse(test.want - time.Second)
+				f.settle()
+				if status := f.runner().Status; status.Done() {
+					t.Fatalf("status %+v before the pod had its time", status)
+				}
+				f.elapse(time.Second)
+				f.settle()
+				if status := f.runner().Status; status.Reason != v1alpha1.ReasonPodTerminating || !status.Done() {
+					t.Errorf("status %+v after %s, want Failed for %s", status, test.want, v1alpha1.ReasonPodTerminating)
+				}
+			}, runner, pod)
+		})
+	}
+}
+
+// A failure that is noted long after the pod's deletion has begun gives the pod its whole time again.
+func TestTimeForAPodThatFailsLongAfterItsDeletion(t *testing.T) {
+	const long = time.Hour
+	inBubble(t, func(f *fixture) {
+		f.started().dies(2 * long)
+		f.settle()
+		f.elapse(2 * long)
+		f.setPod(exits(1))
+		f.settle() // GitHub says that it had no job
+		f.elapse(long - time.Second)
+		f.settle()
+		if status := f.runner().Status; status.Done() {
+			t.Fatalf("status %+v before the pod had its time", status)
+		}
+		f.elapse(time.Second)
+		f.settle()
+		if status := f.runner().Status; status.Reason != v1alpha1.ReasonPodTerminating || !status.Done() {
+			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
+		}
+	}, newRunner(pendingFor(long)))
 }
 
 // dyingPod shows the pod with the end of its grace period.

@@ -1,9 +1,10 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,7 +85,7 @@ func TestImpossibleTemplatesAreExplained(t *testing.T) {
 func TestTemplateWithoutARunnerCostsGitHubNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
-		f.elapse(2 * clockSkew)
+		f.elapse(2 * time.Minute)
 		f.create(newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodSpec.Containers[0].Name = "main" }))
 		f.settle()
 		f.delete()

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
@@ -16,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
@@ -252,7 +253,7 @@ func (f *fixture) wantProtection(when string, want map[string]string) {
 func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
 	template := map[string]string{v1alpha1.AnnotationSafeToEvict: "true"}
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.JobProtection = false })
+		f.configure(func(o *ephemeralrunner.Options) { o.JobProtection = false })
 		f.working()
 		f.wantProtection("with a job", template)
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.PodMetadata.Annotations = template }))
@@ -260,7 +261,7 @@ func TestTemplateDecidesAloneWithoutProtection(t *testing.T) {
 
 func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.JobProtection = false })
+		f.configure(func(o *ephemeralrunner.Options) { o.JobProtection = false })
 		f.working()
 		if annotations := f.pod().Annotations; annotations[v1alpha1.AnnotationDoNotDisrupt] != "" ||
 			annotations[v1alpha1.AnnotationJobID] == "" {
@@ -268,7 +269,7 @@ func TestJobMetadataCanBeTurnedOff(t *testing.T) {
 		}
 	}, newRunner())
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.JobMetadata = false })
+		f.configure(func(o *ephemeralrunner.Options) { o.JobMetadata = false })
 		f.working()
 		f.wantBusy("without metadata", true)
 		if got := f.api.sent(); got != "patch Pod" || f.pod().Annotations[v1alpha1.AnnotationDoNotDisrupt] != "" ||
@@ -343,9 +344,9 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 			f.settle()
 			f.setStatus(startJob)
 			f.api.refuse = map[string]error{"patch Pod": test.err}
-			p := f.newPass()
-			if err := f.controller.markJob(t.Context(), p); (err != nil) != test.fails {
-				t.Errorf("markJob() = %v, fails %t wanted", err, test.fails)
+			result, err := f.controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: runnerKey})
+			if (err != nil) != test.fails || result.RequeueAfter != 0 {
+				t.Errorf("Reconcile() = %+v, %v, fails %t wanted", result, err, test.fails)
 			}
 		}, newRunner())
 	}
@@ -353,24 +354,23 @@ func TestRefusedPatchIsRepeatedUnlessThePodIsGone(t *testing.T) {
 
 func TestOnlyALivingPodIsMarked(t *testing.T) {
 	for what, test := range map[string]struct {
-		change func(*corev1.Pod)
-		want   string
+		change func(f *fixture)
+		want   bool
 	}{
-		"runs":                             {runs, "patch Pod"},
-		"has ended":                        {exits(0), ""},
-		"is being deleted":                 {deletedAt(noon), ""},
-		"is still pending, says the cache": {statusOf(corev1.PodPending), "patch Pod"},
+		"runs":                             {func(f *fixture) { f.setPod(runs) }, true},
+		"has ended":                        {func(f *fixture) { f.setPod(exits(0)) }, false},
+		"is being deleted":                 {func(f *fixture) { f.setPod(runs); f.dies(time.Hour) }, false},
+		"is still pending, says the cache": {func(f *fixture) { f.setPod(statusOf(corev1.PodPending)) }, true},
 	} {
 		inBubble(t, func(f *fixture) {
-			pod := podWith(corev1.PodRunning, running, test.change)
-			p := &world{pass: &pass{Memory: &memory{}}, EphemeralRunner: newRunner(startJob), pod: pod,
-				outcome: rules.OutcomeOf(pod, noon)}
-			if err := f.controller.markJob(t.Context(), p); err != nil {
-				t.Fatal(err)
+			f.settle()
+			test.change(f)
+			f.setStatus(startJob)
+			f.api.sent()
+			f.reconcile()
+			if sent := f.api.sent(); strings.Contains(sent, "patch Pod") != test.want {
+				t.Errorf("a pod that %s: requests %q, marked: %t wanted", what, sent, test.want)
 			}
-			if got := f.api.sent(); got != test.want {
-				t.Errorf("a pod that %s: requests %q, want %q", what, got, test.want)
-			}
-		})
+		}, newRunner())
 	}
 }

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -287,13 +288,13 @@ func (f *fixture) gone() *corev1.Pod {
 // status says so immediately.
 func TestNodesThatVanishFasterThanTheCacheFollows(t *testing.T) {
 	// firstLost has the runner lose its first pod, and wait for its second one.
-	firstLost := func(f *fixture) {
+	firstLost := func(f *fixture, watch *controllertest.Started) {
 		f.settle()
-		f.controller.seeRemoved(f.T, f.gone())
+		watch.Deleted(f.gone())
 		f.settle()
 	}
-	for name, test := range map[string]func(f *fixture){
-		"the end of the first pod is shown late": func(f *fixture) {
+	for name, test := range map[string]func(*fixture, *controllertest.Started){
+		"the end of the first pod is shown late": func(f *fixture, _ *controllertest.Started) {
 			f.settle()
 			podDisrupted(nodeRemoved)(f)
 			f.setPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
@@ -307,15 +308,15 @@ func TestNodesThatVanishFasterThanTheCacheFollows(t *testing.T) {
 			podForced(f) // nothing shows why
 			f.settle()
 		},
-		"the second pod is never shown": func(f *fixture) {
-			firstLost(f)
+		"the second pod is never shown": func(f *fixture, watch *controllertest.Started) {
+			firstLost(f, watch)
 			f.elapse(rules.BackoffAfter(1))
 			f.reconcile()
-			f.controller.seeRemoved(f.T, f.gone())
+			watch.Deleted(f.gone())
 			f.settle()
 		},
-		"the second pod goes while a pass reads it": func(f *fixture) {
-			firstLost(f)
+		"the second pod goes while a pass reads it": func(f *fixture, watch *controllertest.Started) {
+			firstLost(f, watch)
 			f.elapse(rules.BackoffAfter(1))
 			f.settle()
 			shown := f.pod()
@@ -330,7 +331,7 @@ func TestNodesThatVanishFasterThanTheCacheFollows(t *testing.T) {
 				}
 				shown.DeepCopyInto(pod)
 				shown = nil
-				f.controller.seeRemoved(f.T, last)
+				watch.Deleted(last)
 				return nil
 			}})
 			f.settle()
@@ -338,7 +339,7 @@ func TestNodesThatVanishFasterThanTheCacheFollows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				test(f)
+				test(f, f.start()) // whose own passes never get their turn
 				status := f.runner().Status
 				if len(status.Failures) != 0 || len(status.Disruptions) != 2 {
 					t.Errorf("status %+v, want two disruptions", status)

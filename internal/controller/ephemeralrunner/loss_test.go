@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"testing"
@@ -6,10 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -234,13 +231,6 @@ func TestJobsThatAreLostWhileNoManagerLeads(t *testing.T) {
 	}.test(t)
 }
 
-// seeRemoved has the watch show that a pod is gone, with its last state.
-func (c *Controller) seeRemoved(t *testing.T, last *corev1.Pod) {
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer q.ShutDown()
-	c.podEvents().Delete(t.Context(), event.DeleteEvent{Object: last}, q)
-}
-
 // The events of a pod that is deleted by force may all come before a pass, which then finds no pod. Its last state is
 // in the last event.
 func TestLastStateOfAPodThatIsGone(t *testing.T) {
@@ -262,6 +252,7 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
+				started := f.start() // its own passes never get their turn
 				f.started().setStatus(hasReportedJob)
 				f.settle()
 				last := f.pod()
@@ -270,16 +261,19 @@ func TestLastStateOfAPodThatIsGone(t *testing.T) {
 				if test.missed {
 					f.settle()
 				}
-				f.controller.seeRemoved(t, last)
+				started.Deleted(last)
 				f.settle()
 				f.elapse(rules.SilentGrace)
 				f.settle()
 				if status := f.runner().Status; status.LostCause != test.want || status.Done() != test.done {
 					t.Errorf("status %+v, want the job lost to %q", status, test.want)
 				}
-				if f.controller.remains.LastPod(runnerKey) != nil {
-					t.Error("the pod is still kept")
-				}
+				started.Stop()
+				f.delete()
+				f.settle()
+				f.elapse(30 * time.Second) // nobody plays the set, which would count the lost job
+				f.settle()
+				f.wantGone() // and nothing is kept of its pod, which the next one would be taken to have lost
 			}, newRunner())
 		})
 	}
@@ -321,7 +315,7 @@ func TestLostJobOfARunnerThatIsBeingDeleted(t *testing.T) {
 				if gone := f.runner() == nil; gone != counts {
 					t.Errorf("gone %t, want %t", gone, counts)
 				}
-				f.elapse(countedTimeout)
+				f.elapse(30 * time.Second)
 				f.settle()
 				f.wantGone()
 			}, newRunner())
@@ -372,15 +366,26 @@ func TestEndsOfARunnerThatWasUpForLongDoNotAddUp(t *testing.T) {
 	}
 }
 
-// Pods of other owners of the same kind are kept for nobody.
+// Pods of other owners of the same kind are nobody's last state.
 func TestOnlyPodsOfRunnersAreKept(t *testing.T) {
-	for version, want := range map[string]bool{v1alpha1.GroupVersion.String(): true, "example.com/v1": false} {
-		c := NewController(Options{})
-		c.seeRemoved(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: version, Kind: "EphemeralRunner", Name: "r", Controller: new(true)},
-		}}})
-		if got := c.remains.LastPod(client.ObjectKey{Name: "r"}) != nil; got != want {
-			t.Errorf("%s: a pod is kept: %t, want %t", version, got, want)
-		}
+	for version, want := range map[string]v1alpha1.LostCause{
+		v1alpha1.GroupVersion.String(): "Evicted", "example.com/v1": v1alpha1.LostCauseUnknown,
+	} {
+		inBubble(t, func(f *fixture) {
+			started := f.start() // its own passes never get their turn
+			f.started().setStatus(hasReportedJob)
+			f.settle()
+			last := f.pod()
+			last.Status.Reason, last.Status.Phase = "Evicted", corev1.PodFailed
+			last.OwnerReferences[0].APIVersion = version
+			podForced(f)
+			started.Deleted(last)
+			f.settle()
+			f.elapse(rules.SilentGrace)
+			f.settle()
+			if got := f.runner().Status.LostCause; got != want {
+				t.Errorf("%s: the job is lost to %q, want %q", version, got, want)
+			}
+		}, newRunner())
 	}
 }

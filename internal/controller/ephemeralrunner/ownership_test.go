@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"slices"
@@ -14,7 +14,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 // lost are the ways in which a runner has lost its owner, or never had one.
@@ -105,7 +104,7 @@ func TestRunnerThatNobodyCountsTakesNoRegistrationAway(t *testing.T) {
 					f.github.registered[runner.Name], f.github.unresolved = runner, errGitHubAway
 					for range 3 { // a lost job is reported, and a set that is nobody's counts none
 						f.settle()
-						f.elapse(max(rules.SilentGrace, countedTimeout))
+						f.elapse(max(rules.SilentGrace, 30*time.Second))
 					}
 					if said := f.github.said(); f.runner() != nil || len(said) > 0 {
 						t.Errorf("%s: GitHub was asked %v; runner %v", why, said, f.runner())
@@ -171,7 +170,7 @@ func TestRunnerThatLosesItsOwnerFinishesItsJob(t *testing.T) {
 // A cache that is late does not show a set that the API server has.
 func TestRunnerWhoseSetTheCacheDoesNotShowYetStays(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.live.Reader = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(newSet()).Build()
+		f.live.Reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(newSet()).Build()
 		if err := f.api.WithWatch.Delete(t.Context(), newSet()); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +188,7 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 	set.OwnerReferences = nil
 	inBubble(t, func(f *fixture) {
 		f.settle()
-		f.elapse(uncountedInterval)
+		f.elapse(5 * time.Second)
 		f.settle()
 		if said := f.github.said(); len(said) > 0 || f.runner().DeletionTimestamp != nil {
 			t.Errorf("GitHub was asked %v; the runner is %+v", said, f.runner())
@@ -204,7 +203,7 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 		if err := f.api.WithWatch.Update(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
-		f.elapse(uncountedInterval)
+		f.elapse(5 * time.Second)
 		f.settle()
 		if f.pod() == nil {
 			t.Error("it has no pod though the set was taken back")
@@ -215,9 +214,7 @@ func TestRunnerOfASetWithoutAnOwnerWaits(t *testing.T) {
 func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		room := false
-		f.controller.options.Admit = func(
-			_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
-		) bool {
+		f.admit = func(set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool {
 			return room && set.UID == newSet().UID && runner == runnerKey
 		}
 		f.settle()
@@ -225,7 +222,7 @@ func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
 			t.Errorf("GitHub was asked %v; status %+v", said, f.runner().Status)
 		}
 		room = true
-		f.elapse(uncountedInterval)
+		f.elapse(5 * time.Second)
 		f.settle()
 		f.wantCalls("jit")
 	}, newRunner())
@@ -321,15 +318,14 @@ func TestRunnerWithoutASetDoesNotWaitForGitHubForEver(t *testing.T) {
 // Somebody gives a runner an owner while it is about to be deleted.
 func TestRunnerThatWasChangedSinceItWasReadIsLookedAtAgain(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		p := f.newPass()
+		f.cache.Client = staleCache{recordingAPI: f.api, runner: f.runner()}
 		now := f.runner()
 		now.OwnerReferences = kube.OwnedBy(newSet())
 		if err := f.api.WithWatch.Update(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.controller.removeAbandoned(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		f.reconcile()
+		f.cache.Client = f.api
 		if f.runner() == nil || f.runner().DeletionTimestamp != nil {
 			t.Error("it is deleted all the same")
 		}

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"strings"
@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
@@ -22,12 +22,11 @@ func in(seconds int64) *metav1.Time { return new(metav1.Unix(946_684_800+seconds
 // waited returns the number of waits for a phase that were observed, and their seconds.
 func waited(t *testing.T, scaleSet, phase string) (count uint64, seconds float64) {
 	t.Helper()
-	var metric dto.Metric
-	if err := waitSeconds.WithLabelValues(scaleSet, namespace, phase).(prometheus.Histogram).
-		Write(&metric); err != nil {
-		t.Fatal(err)
+	for _, series := range controllertest.Series(t, "gha_controller_job_wait_seconds",
+		prometheus.Labels{"name": scaleSet, "namespace": namespace, "phase": phase}) {
+		count, seconds = series.Histogram.GetSampleCount(), series.Histogram.GetSampleSum()
 	}
-	return metric.Histogram.GetSampleCount(), metric.Histogram.GetSampleSum()
+	return count, seconds
 }
 
 // The phases of a wait travel with what is written anyway: the pod's creation, the report that the runner runs, and the

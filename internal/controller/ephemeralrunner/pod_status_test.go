@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"maps"

@@ -1,97 +1,98 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"testing"
-
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/harrier-ci/harrier/internal/reconcile"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// podOf returns the runner's pod with its runner container in the given state.
-func podOf(state corev1.ContainerState) *corev1.Pod {
-	pod := newPod(newRunner(), 7, "dev")
+// podOf returns a runner's pod with its runner container in the given state.
+func podOf(runner *v1alpha1.EphemeralRunner, state corev1.ContainerState) *corev1.Pod {
+	pod := newPod(runner, 7, "dev")
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner", State: state}}
 	return pod
 }
 
+// endedPod returns a runner's pod that has ended.
+func endedPod(runner *v1alpha1.EphemeralRunner) *corev1.Pod {
+	return podOf(runner, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
+}
+
+// another returns a runner that the API server doesn't know.
+func another(name string) *v1alpha1.EphemeralRunner {
+	return newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name = name })
+}
+
+// A pass with high priority overtakes one with low priority that is queued before it.
 func TestWhatAJobOrAMachineWaitsForHasHighPriority(t *testing.T) {
-	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
+	ended := endedPod(newRunner())
 	goingAway := ended.DeepCopy()
 	goingAway.DeletionTimestamp = &metav1.Time{Time: noon}
+	runningPod := podOf(newRunner(), corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 	for name, test := range map[string]struct {
-		send func(reconcile.Queue)
-		want int
+		happens func(*controllertest.Started)
+		high    bool
 	}{
-		"a new runner": {func(q reconcile.Queue) {
-			NewController(Options{}).runnerEvents().Create(t.Context(), event.CreateEvent{Object: newRunner()}, q)
-		}, priorityHigh},
-		"a runner's status": {func(q reconcile.Queue) { updated(t, q, newRunner(), newRunner()) }, priorityLow},
-		"a pod that runs": {func(q reconcile.Queue) {
-			podUpdated(t, q, podOf(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))
-		}, priorityLow},
-		"a pod that has ended": {func(q reconcile.Queue) { podUpdated(t, q, ended) }, priorityHigh},
-		"a runner that is gone": {func(q reconcile.Queue) {
-			NewController(Options{}).runnerEvents().Delete(t.Context(), event.DeleteEvent{Object: newRunner()}, q)
-		}, priorityLow},
-		"a new pod": {func(q reconcile.Queue) {
-			NewController(Options{}).podEvents().Create(t.Context(), event.CreateEvent{Object: goingAway}, q)
-		}, priorityLow},
-		"a pod that is gone": {func(q reconcile.Queue) {
-			NewController(Options{}).podEvents().Delete(t.Context(), event.DeleteEvent{Object: goingAway}, q)
-		}, priorityLow},
-		"one that goes away": {func(q reconcile.Queue) { podUpdated(t, q, goingAway) }, priorityLow},
+		"a new runner":          {func(s *controllertest.Started) { s.Added(newRunner()) }, true},
+		"a runner's status":     {func(s *controllertest.Started) { s.Updated(newRunner(), newRunner()) }, false},
+		"a job's start":         {func(s *controllertest.Started) { s.Updated(newRunner(), newRunner(startJob)) }, true},
+		"a pod that runs":       {func(s *controllertest.Started) { s.Updated(runningPod, runningPod) }, false},
+		"a pod that has ended":  {func(s *controllertest.Started) { s.Updated(ended, ended) }, true},
+		"a runner that is gone": {func(s *controllertest.Started) { s.Deleted(newRunner()) }, false},
+		"a new pod":             {func(s *controllertest.Started) { s.Added(goingAway) }, false},
+		"a pod that is gone":    {func(s *controllertest.Started) { s.Deleted(goingAway) }, false},
+		"one that goes away":    {func(s *controllertest.Started) { s.Updated(goingAway, goingAway) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := priorityqueue.New[ctrl.Request]("test")
-			defer q.ShutDown()
-			test.send(q)
-			request, priority, _ := q.GetWithPriority()
-			if request.NamespacedName != runnerKey || priority != test.want {
-				t.Errorf("got %s with priority %d, want %s with %d", request, priority, runnerKey, test.want)
-			}
+			inBubble(t, func(f *fixture) {
+				started := f.start()
+				order := func(events ...func()) (first, second client.ObjectKey) {
+					started.Added(another("first")) // whose pass keeps the only worker until its turn
+					for _, happens := range events {
+						happens()
+					}
+					started.Next()
+					first, _ = started.Next()
+					second, _ = started.Next()
+					return first, second
+				}
+				happens := func() { test.happens(started) }
+				low := func() { started.Updated(another("low"), another("low")) }
+				high := func() { started.Updated(endedPod(another("high")), endedPod(another("high"))) }
+				if first, second := order(low, happens); (first == runnerKey) != test.high || (second == runnerKey) == test.high {
+					t.Errorf("%s, then %s; want the runner first: %t", first, second, test.high)
+				}
+				if first, second := order(happens, high); (first == runnerKey) != test.high || (second == runnerKey) == test.high {
+					t.Errorf("%s, then %s; want the runner first: %t", first, second, test.high)
+				}
+			})
 		})
 	}
 }
 
-func updated(t *testing.T, q reconcile.Queue, before, after client.Object) {
-	t.Helper()
-	before.SetResourceVersion("1")
-	after.SetResourceVersion("2")
-	NewController(Options{}).runnerEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after},
-		q)
-}
-
-func podUpdated(t *testing.T, q reconcile.Queue, pod *corev1.Pod) {
-	t.Helper()
-	before := pod.DeepCopy()
-	before.ResourceVersion = "1"
-	NewController(Options{}).podEvents().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: pod}, q)
-}
-
 // A pod that has ended occupies its machine even if the watch of runners is late.
 func TestAPodThatWaitsForALateCacheKeepsHighPriority(t *testing.T) {
+	const high, low = 0, -1 // that of a pass which nothing else is said of, and less
 	inBubble(t, func(f *fixture) {
 		f.settle()
+		before := f.runner()
 		f.setPod(runs)
 		f.settle()
 		f.setStatus(jobDone)
 		f.setPod(exits(0))
-		written := &f.controller.reconciler.MemoryOf(f.runner()).writtenVersion
-		now := *written
-		*written = "1000000"
-		if result := f.reconcile(); result.RequeueAfter != staleInterval || *result.Priority != priorityHigh {
-			t.Errorf("got %+v, want a pass with high priority in %s", result, staleInterval)
+		f.cache.Client = staleCache{recordingAPI: f.api, runner: before}
+		if result := f.reconcile(); result.RequeueAfter != 2*time.Second || *result.Priority != high {
+			t.Errorf("got %+v, want a pass with high priority in 2 s", result)
 		}
-		*written = now
-		if result := f.reconcile(); *result.Priority != priorityLow {
-			t.Errorf("priority %d once the pod is deleted, want %d", *result.Priority, priorityLow)
+		f.cache.Client = f.api
+		if result := f.reconcile(); *result.Priority != low {
+			t.Errorf("priority %d once the pod is deleted, want %d", *result.Priority, low)
 		}
 	}, newRunner())
 }

@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -31,7 +31,10 @@ func (s *simulation) write(object client.Object) {
 }
 
 // Get reads runner and pod from the cache, and the Secret live.
-func (s *simulation) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (s *simulation) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if _, begins := object.(*v1alpha1.EphemeralRunner); begins {
+		controllertest.AwaitTurn(ctx, key)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch object := object.(type) {

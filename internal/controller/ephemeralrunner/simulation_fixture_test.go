@@ -1,4 +1,4 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -29,7 +31,7 @@ type simulation struct {
 	random *rand.Rand
 	// GitHub's: its calls run next to the pass, and a shared source would make the order of draws vary
 	silences   *rand.Rand
-	controller *Controller
+	controller *ephemeralrunner.Controller
 	workers    *pool.Pool
 	calm       bool // nothing goes wrong any more
 
@@ -51,7 +53,7 @@ type simulation struct {
 	registered int  // how many registrations there have been
 	failed     int  // calls to GitHub in a row
 
-	turns      turns
+	started    *controllertest.Started
 	verdicts   *registrations.Verdicts
 	setRemoved bool // the set has had GitHub remove the registration
 }
@@ -94,15 +96,20 @@ func (s *simulation) restart() {
 		// a report that is late by two managers would be attributed to the pod that the second one finds
 		s.late = (s.late + 1) % 3
 	}
+	if s.started != nil {
+		s.started.Stop()
+		s.started = nil
+	}
 	s.verdicts, s.setRemoved = registrations.NewVerdicts(clock.RealClock{}), false
-	s.controller = NewController(Options{
+	s.controller = ephemeralrunner.NewController(ephemeralrunner.Options{
 		Client: s, Pool: s.workers, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{}, Reader: uncached{s},
 		Verdicts:    s.verdicts,
 		JobMetadata: true, JobProtection: true,
-		GitHub: func(context.Context, credentials.Reference) (GitHub, error) { return s, nil },
+		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) { return s, nil },
 	})
-	s.turns.take(s.controller)
 	s.show(true, s.chance(2))
+	s.started = controllertest.Start(s.T, s.controller, scheme)
+	s.started.Added(shown())
 }
 
 // uncached reads the pod as it is.
@@ -120,13 +127,17 @@ func (l uncached) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 
 // show makes the watches show the runner, the pod, or both, as they are.
 func (s *simulation) show(runner, pod bool) {
+	news := false
 	if runner {
-		s.turns.event = s.turns.event || versionOf(s.seenRunner) != versionOf(s.runner)
+		news = versionOf(s.seenRunner) != versionOf(s.runner)
 		s.seenRunner = s.runner.DeepCopy()
 	}
 	if pod {
-		s.turns.event = s.turns.event || versionOf(s.seenPod) != versionOf(s.pod)
+		news = news || versionOf(s.seenPod) != versionOf(s.pod)
 		s.seenPod = s.pod.DeepCopy()
+	}
+	if news && s.started != nil {
+		s.started.Updated(shown(), shown())
 	}
 }
 

@@ -1,86 +1,41 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
-	"context"
-	"sync"
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// turns says when the runner of a simulation is reconciled: after an event, when a call has ended, when the last pass
-// asked for it, and after an error. If a requeue is missing, the runner stays as it is.
-type turns struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: the controller's calls only add
-	event                                                   bool
-	due                                                     time.Time // zero means never
+// The runner of a simulation is reconciled when its controller's queue says so: after an event, when a call has ended,
+// when the last pass asked for it, and after an error. If a requeue is missing, the runner stays as it is.
 
-	wakes sync.Mutex
-	woken bool // by the end of a call
-}
+// At most mostPassesAtOnce passes may follow each other without time passing.
+const mostPassesAtOnce = 50
 
-const (
-	// errorPause is the pause after a pass that failed.
-	errorPause = time.Second
-	// At most mostPassesAtOnce passes may follow each other without time passing.
-	mostPassesAtOnce = 50
-)
-
-// take makes the controller use this as its queue from now on, which begins with all runners.
-func (q *turns) take(c *Controller) {
-	_ = c.waker.Start(context.Background(), q)
-	q.event = true
-}
-
-// Add is called when a call has ended.
-func (q *turns) Add(reconcile.Request) {
-	q.wakes.Lock()
-	defer q.wakes.Unlock()
-	q.woken = true
-}
-
-// takeDue reports whether the runner must be reconciled now.
-func (q *turns) takeDue() bool {
-	q.wakes.Lock()
-	defer q.wakes.Unlock()
-	due := q.event || q.woken || (!q.due.IsZero() && !time.Now().Before(q.due))
-	q.event, q.woken = false, false
-	return due
+// shown is what the watches show of the runner or of its pod; the events say no more than that something has changed.
+func shown() *v1alpha1.EphemeralRunner {
+	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 // passesDue runs the passes that are due. While all goes well the watches immediately show what the passes have
 // written.
 func (s *simulation) passesDue() {
-	for passes := 0; s.turns.takeDue(); passes++ {
+	for passes := 0; ; passes++ {
 		if passes == mostPassesAtOnce {
 			s.wrong("%d passes follow on each other", passes)
 			return
 		}
-		s.pass()
+		if _, due := s.started.Next(); !due {
+			return
+		}
 		if s.calm {
 			s.show(true, true)
 		}
 	}
-}
-
-// pass runs one reconciliation, and the calls that it has started.
-func (s *simulation) pass() {
-	// failures are retried
-	result, err := s.controller.Reconcile(s.Context(), reconcile.Request{NamespacedName: runnerKey})
-	s.turns.due = time.Time{}
-	switch {
-	case err != nil && result.RequeueAfter != 0:
-		s.Errorf("a pass that failed asks for the next one in %s, which the queue ignores with a warning: %v",
-			result.RequeueAfter, err)
-	case err != nil:
-		s.turns.due = time.Now().Add(errorPause)
-	case result.RequeueAfter > 0:
-		s.turns.due = time.Now().Add(result.RequeueAfter)
-	}
-	synctest.Wait()
 }
 
 // later lets time pass. In more than ten seconds all watches deliver, and passes run.

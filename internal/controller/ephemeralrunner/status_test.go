@@ -1,7 +1,8 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +87,8 @@ func TestOnlyARunnerWithoutAJobIsMarkedAsFailed(t *testing.T) {
 		"its job's end is":    func(f *fixture) { f.setStatus(func(r *v1alpha1.EphemeralRunner) { r.Status.JobResult = "succeeded" }) },
 		"GitHub says it has one": func(f *fixture) {
 			f.setStatus(func(r *v1alpha1.EphemeralRunner) {
-				meta.SetStatusCondition(&r.Status.Conditions, jobByGitHub)
+				meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDraining,
+					Status: metav1.ConditionTrue, Reason: "JobRunning"})
 			})
 		},
 		"it is about a former one": func(f *fixture) {
@@ -119,29 +121,55 @@ func (f *fixture) exitsIdle() {
 
 // kubectl wait uses Ready, and kstatus uses Stalled.
 func TestReadinessFollowsThePhase(t *testing.T) {
-	for phase, want := range map[v1alpha1.EphemeralRunnerPhase]map[string]metav1.ConditionStatus{
-		"":                                     {"Ready": metav1.ConditionFalse},
-		v1alpha1.EphemeralRunnerPhasePending:   {"Ready": metav1.ConditionFalse},
-		v1alpha1.EphemeralRunnerPhaseRunning:   {"Ready": metav1.ConditionTrue},
-		v1alpha1.EphemeralRunnerPhaseSucceeded: {"Ready": metav1.ConditionFalse},
-		v1alpha1.EphemeralRunnerPhaseFailed: {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse,
-			"Stalled": metav1.ConditionTrue},
-		v1alpha1.EphemeralRunnerPhaseOutdated: {"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse,
-			"Stalled": metav1.ConditionTrue},
+	unready := map[string]metav1.ConditionStatus{"Ready": metav1.ConditionFalse}
+	stalled := map[string]metav1.ConditionStatus{"Ready": metav1.ConditionFalse, "Progressing": metav1.ConditionFalse,
+		"Stalled": metav1.ConditionTrue}
+	for title, test := range map[string]struct {
+		happens func(f *fixture)
+		phase   v1alpha1.EphemeralRunnerPhase
+		want    map[string]metav1.ConditionStatus
+	}{
+		"deleted before its pod was seen to run": {func(f *fixture) {
+			f.settle()
+			f.github.remove = actions.ErrJobStillRunning
+			f.setStatus(hasReportedJob)
+			f.delete()
+		}, "", unready},
+		"pending": {func(f *fixture) { f.github.jit = errGitHubAway }, v1alpha1.EphemeralRunnerPhasePending, unready},
+		"runs": {
+			func(f *fixture) { f.started() }, v1alpha1.EphemeralRunnerPhaseRunning,
+			map[string]metav1.ConditionStatus{"Ready": metav1.ConditionTrue},
+		},
+		"runs, its pod is not ready": {func(f *fixture) {
+			f.started().setPod(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
+		}, v1alpha1.EphemeralRunnerPhaseRunning, unready},
+		"succeeded": {func(f *fixture) { f.exitsIdle() }, v1alpha1.EphemeralRunnerPhaseSucceeded, unready},
+		"failed": {func(f *fixture) {
+			f.started().setStatus(hasReportedJob)
+			f.setPod(exits(1))
+			f.settle()
+			f.elapse(rules.SilentGrace)
+		}, v1alpha1.EphemeralRunnerPhaseFailed, stalled},
+		"outdated": {func(f *fixture) { f.started().setPod(exits(7)) }, v1alpha1.EphemeralRunnerPhaseOutdated, stalled},
 	} {
-		got := map[string]metav1.ConditionStatus{}
-		for _, c := range readiness(&v1alpha1.EphemeralRunnerStatus{Phase: phase,
-			Ready: phase == v1alpha1.EphemeralRunnerPhaseRunning}) {
-			got[c.Type] = c.Status
-		}
-		if difference := cmp.Diff(want, got); difference != "" {
-			t.Errorf("phase %q: %s", phase, difference)
-		}
-	}
-	for _, c := range readiness(&v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseRunning}) {
-		if c.Status != metav1.ConditionFalse {
-			t.Error("a runner is ready whose pod is not")
-		}
+		t.Run(title, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				test.happens(f)
+				f.settle()
+				got, status := map[string]metav1.ConditionStatus{}, f.runner().Status
+				for _, c := range status.Conditions {
+					if slices.Contains([]string{"Ready", "Progressing", "Stalled"}, c.Type) {
+						got[c.Type] = c.Status
+					}
+				}
+				if status.Phase != test.phase {
+					t.Errorf("phase %q, want %q", status.Phase, test.phase)
+				}
+				if difference := cmp.Diff(test.want, got); difference != "" {
+					t.Errorf("conditions (-want +got):\n%s", difference)
+				}
+			}, newRunner())
+		})
 	}
 }
 

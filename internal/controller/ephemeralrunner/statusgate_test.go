@@ -1,79 +1,22 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
-	"github.com/harrier-ci/harrier/internal/reconcile"
 )
-
-// Reports wait until pods that have ended are handled, and while enough passes are writing.
-func TestStatusGateHoldsReportsBack(t *testing.T) {
-	inBubble(t, func(f *fixture) { testGate(t, f.controller) })
-}
-
-func testGate(t *testing.T, c *Controller) {
-	gate := c.reports
-	closed := func() bool { return gate.Defers(newRunner(), 0) }
-	if closed() {
-		t.Error("the gate is closed for nothing")
-	}
-	q := priorityqueue.New[ctrl.Request]("test")
-	defer q.ShutDown()
-	ended := podOf(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})
-	c.podEvents().Create(t.Context(), event.CreateEvent{Object: ended}, q)
-	if !closed() {
-		t.Error("the gate is open though a pod has ended")
-	}
-	if gate.Handled(runnerKey); closed() {
-		t.Error("the gate is closed for a pod that was handled")
-	}
-	var leave []func()
-	for range mark.MaxWrites {
-		leave = append(leave, gate.Enter())
-	}
-	if !closed() {
-		t.Errorf("the gate is open though %d passes are writing", mark.MaxWrites)
-	}
-	if leave[0](); closed() {
-		t.Error("the gate is closed though one has left")
-	}
-}
-
-func TestReportsAreDeferredLessTheLongerARunnerIsUp(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		gate := f.controller.reports
-		deferred := func(up time.Duration) bool { return f.controller.reports.Defers(newRunner(), up) }
-		gate.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
-		if !deferred(0) || deferred(mark.DeferTimeout) {
-			t.Errorf("deferred while an ended pod waits: %t, and %t after %s; want only the first", deferred(0),
-				deferred(mark.DeferTimeout), mark.DeferTimeout)
-		}
-		for range mark.MaxWrites {
-			gate.Enter()
-		}
-		if !deferred(mark.DeferTimeout) || deferred(2*mark.DeferTimeout) {
-			t.Errorf("deferred while others write: %t after %s, %t after twice that; want only the first",
-				deferred(mark.DeferTimeout), mark.DeferTimeout, deferred(2*mark.DeferTimeout))
-		}
-	}, newRunner())
-}
 
 // A set whose GitHub hangs has as many calls under way as it may, and more that wait: no other set must wait for them.
 func TestASetWhoseGitHubHangsDelaysNoOther(t *testing.T) {
@@ -110,8 +53,8 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 		f.settle()
 		f.setPod(runs)
 		f.settle()
-		other := types.NamespacedName{Namespace: namespace, Name: "other"}
-		f.controller.reports.PodEnded(other)
+		started := f.start()
+		started.Added(endedPod(another("other"))) // its pass has to wait for its turn
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != 0 {
 			t.Errorf("without a job: requeued after %s", requeueAfter)
 		}
@@ -124,7 +67,9 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 			t.Errorf("requeued after %s, want %s", requeueAfter, want)
 		}
 		f.wantBusy("while the gate is closed", true)
-		f.controller.reports.Handled(other)
+		if handled, _ := started.Next(); handled.Name != "other" {
+			t.Fatalf("a pass of %s, want one of the other runner", handled)
+		}
 		f.reconcile()
 		f.wantBusy("at the end of the job", false)
 	}, newRunner())
@@ -141,19 +86,18 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			runner, pod := runningRunner(i)
 			runners, objects = append(runners, runner), append(objects, runner, pod)
 		}
-		f.api.WithWatch = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
-		options := reconcile.ControllerOptions(24) // as many workers as the manager has
-		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[ctrl.Request])
-		f.controller.reports.PodEnded(types.NamespacedName{Namespace: namespace, Name: "other"})
+		f.configure(func(o *ephemeralrunner.Options) { o.Workers = 24 + 1 }) // as many as the manager has, and one that is stuck
+		started := f.start()
+		started.Added(endedPod(another("other"))) // which keeps the gate closed
 		for _, other := range runners[burst:] {
 			// its report waits for the gate
 			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(other))
 		}
 		f.elapse(2 * mark.DeferTimeout)
 		for _, other := range runners[burst:] {
-			NewController(Options{}).runnerEvents().
-				Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
+			started.Updated(other, other)
 		}
 		f.api.latency = latency
 		for _, before := range runners[:burst] {
@@ -165,14 +109,9 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			if err := f.api.WithWatch.Status().Update(t.Context(), after); err != nil {
 				t.Fatal(err)
 			}
-			NewController(Options{}).runnerEvents().
-				Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after},
-					q)
+			started.Updated(before, after)
 		}
-		var workers sync.WaitGroup
-		for range options.MaxConcurrentReconciles {
-			workers.Go(func() { work(f, q) })
-		}
+		started.Free("other")
 		f.elapse(atMost)
 		var pods corev1.PodList
 		if err := f.api.WithWatch.List(t.Context(), &pods,
@@ -182,8 +121,6 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		if len(pods.Items) != burst {
 			t.Errorf("%d of %d pods are marked after %s", len(pods.Items), burst, atMost)
 		}
-		q.ShutDown()
-		workers.Wait()
 	})
 }
 
@@ -196,23 +133,4 @@ func runningRunner(i int) (*v1alpha1.EphemeralRunner, *corev1.Pod) {
 	pod.UID = types.UID(fmt.Sprint("pod-", i))
 	runs(pod)
 	return runner, pod
-}
-
-// work reconciles what is queued until the queue is shut down, as a worker of controller-runtime does.
-func work(f *fixture, q priorityqueue.PriorityQueue[ctrl.Request]) {
-	for {
-		request, priority, shutdown := q.GetWithPriority()
-		if shutdown {
-			return
-		}
-		result, err := f.controller.Reconcile(f.Context(), request)
-		if err != nil {
-			f.Error(err)
-		}
-		if result.RequeueAfter > 0 {
-			priority = *result.Priority
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: result.RequeueAfter}, request)
-		}
-		q.Done(request)
-	}
 }

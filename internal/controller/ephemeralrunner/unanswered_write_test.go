@@ -1,10 +1,9 @@
-package ephemeralrunner
+package ephemeralrunner_test
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -92,27 +91,6 @@ func TestUnseenAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T)
 	}, newRunner())
 }
 
-// startsCounted returns the number of starts that runner_startup_seconds has counted for the scale set.
-func startsCounted(t *testing.T, scaleSet string) uint64 {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(startupSeconds)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			for _, label := range metric.GetLabel() {
-				if label.GetValue() == scaleSet {
-					return metric.GetHistogram().GetSampleCount()
-				}
-			}
-		}
-	}
-	return 0
-}
-
 func TestStartIsCountedOnceThoughItsReportFails(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		before := startsCounted(t, "refused-start") // by an earlier run of this test
@@ -123,12 +101,12 @@ func TestStartIsCountedOnceThoughItsReportFails(t *testing.T) {
 			f.failsToReconcile()
 		}
 		if got := startsCounted(t, "refused-start") - before; got != 0 {
-			t.Errorf("%d starts counted before one was reported", got)
+			t.Errorf("%g starts counted before one was reported", got)
 		}
 		f.api.refuse = nil
 		f.settle()
 		if got := startsCounted(t, "refused-start") - before; got != 1 {
-			t.Errorf("%d starts counted, want 1", got)
+			t.Errorf("%g starts counted, want 1", got)
 		}
 	}, measured("refused-start"))
 }

@@ -1,6 +1,8 @@
-package mark
+package mark_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,8 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/pool"
 )
 
 // newRunner returns a runner with a job.
@@ -22,10 +31,31 @@ func newRunner() *v1alpha1.EphemeralRunner {
 	return runner
 }
 
+// patchOf returns the patch of a busy runner's pod.
+func patchOf(t *testing.T, pod *corev1.Pod, metadata bool) (patch []byte) {
+	t.Helper()
+	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, sent client.Patch,
+			_ ...client.PatchOption,
+		) (err error) {
+			patch, err = sent.Data(object)
+			return err
+		},
+	})
+	marker := mark.New(mark.Options{Client: api, Recorder: &events.FakeRecorder{}, Clock: clock.RealClock{},
+		Gate: mark.NewGate(pool.New(1, clock.RealClock{})), JobMetadata: metadata})
+	job := &mark.Job{Runner: newRunner(), Pod: pod, Busy: true, Written: &mark.Written{}, DeniedAt: &time.Time{}}
+	if _, err := marker.Mark(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	return patch
+}
+
 // managedFields double the cost of each later write of the pod. Server-side apply needs them.
 func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
-	const forgets = `{"metadata":{"annotations":{"a":"b"},"managedFields":[{}],"uid":"pod-uid"}}`
-	const keeps = `{"metadata":{"annotations":{"a":"b"},"uid":"pod-uid"}}`
+	const busy = `"labels":{"actions.github.com/runner-busy":"true"}`
+	const forgets = `{"metadata":{"annotations":{},` + busy + `,"managedFields":[{}],"uid":"pod-uid"}}`
+	const keeps = `{"metadata":{"annotations":{},` + busy + `,"uid":"pod-uid"}}`
 	for operation, want := range map[metav1.ManagedFieldsOperationType]string{
 		"": forgets, metav1.ManagedFieldsOperationUpdate: forgets, metav1.ManagedFieldsOperationApply: keeps,
 	} {
@@ -33,30 +63,38 @@ func TestPodLosesTheRecordOfItsWritersUnlessSomebodyApplies(t *testing.T) {
 		if operation != "" {
 			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: operation}}
 		}
-		if got, err := podPatch(pod, map[string]any{"a": "b"}, nil); err != nil || string(got) != want {
-			t.Errorf("somebody's operation %q: patch %s (%v), want %s", operation, got, err, want)
+		if got := patchOf(t, pod, false); string(got) != want {
+			t.Errorf("somebody's operation %q: patch %s, want %s", operation, got, want)
 		}
 	}
 }
 
 func TestWhatCanNotBeALabelIsLeftOut(t *testing.T) {
-	annotations, labels := jobMetadata(newRunner())
+	var patch struct {
+		Metadata struct{ Annotations, Labels map[string]any }
+	}
+	if err := json.Unmarshal(patchOf(t, &corev1.Pod{}, true), &patch); err != nil {
+		t.Fatal(err)
+	}
+	annotations := patch.Metadata.Annotations
 	if annotations[v1alpha1.AnnotationJobID] != "7" || annotations[v1alpha1.AnnotationJobRunID] != nil {
 		t.Errorf("annotations %v, want the request's number for the job and no run", annotations)
 	}
-	if diff := cmp.Diff(map[string]any{v1alpha1.LabelJobID: "7"}, labels); diff != "" {
+	want := map[string]any{v1alpha1.LabelJobID: "7", v1alpha1.LabelRunnerBusy: v1alpha1.RunnerBusy}
+	if diff := cmp.Diff(want, patch.Metadata.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
 
+// A deferred report is reconsidered after one to two seconds.
 func TestDeferredReportsAreReconsideredApart(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	seen := map[time.Time]int{}
 	for i := range 1000 {
 		runner := newRunner()
 		runner.UID = types.UID(fmt.Sprint("uid-", i))
-		at := RecheckAt(runner, noon)
-		if after := at.Sub(noon); after < recheckInterval || after >= 2*recheckInterval {
+		at := mark.RecheckAt(runner, noon)
+		if after := at.Sub(noon); after < time.Second || after >= 2*time.Second {
 			t.Fatalf("reconsidered after %s", after)
 		}
 		seen[at.Truncate(100*time.Millisecond)]++

@@ -1,10 +1,11 @@
-package rules
+package rules_test
 
 import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -22,8 +23,8 @@ func costs() map[string]cost {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "runner",
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	return map[string]cost{
-		"plan":    {func() { Plan(running) }, 0},
-		"outcome": {func() { OutcomeOf(pod, noon) }, 0},
+		"plan":    {func() { rules.Plan(running) }, 0},
+		"outcome": {func() { rules.OutcomeOf(pod, noon) }, 0},
 	}
 }
 

@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
@@ -10,11 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 // anyObservation returns a random observation, possible or not.
-func anyObservation(random *rand.Rand) *World {
+func anyObservation(random *rand.Rand) *rules.World {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
 	o := given(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)),
 		after(time.Duration(random.IntN(1200))*time.Second))
@@ -23,7 +24,7 @@ func anyObservation(random *rand.Rand) *World {
 	o.Runner.Status.Phase = phases[random.IntN(len(phases))]
 	failedTimes(random.IntN(7), noon)(o)
 	for _, one := range []struct {
-		change func(*World)
+		change func(*rules.World)
 		n      int
 	}{ // in this order, so that a seed draws the same observations again
 		{withJob, 4}, {completed, 6}, {hadPod, 2}, {seenUp, 3}, {notReady, 3}, {unregistered, 2}, {unbound, 3}, {failureIsNoted, 8}, {reported, 3},
@@ -38,11 +39,11 @@ func anyObservation(random *rand.Rand) *World {
 	if chance(2) && o.Pod.Phase == podstatus.Failed {
 		outdated(o)
 	}
-	anyProgress := []func(*World){
-		func(*World) {}, provisioning, provisioned, agreed, asking,
-		removalFailed(Busy, noon.Add(time.Minute)), removalFailed(Temporary, noon.Add(time.Minute)),
-		provisioningFailed(Temporary, noon.Add(time.Minute)), provisioningFailed(Invalid, noon),
-		provisioningFailed(NameTaken, noon),
+	anyProgress := []func(*rules.World){
+		func(*rules.World) {}, provisioning, provisioned, agreed, asking,
+		removalFailed(rules.Busy, noon.Add(time.Minute)), removalFailed(rules.Temporary, noon.Add(time.Minute)),
+		provisioningFailed(rules.Temporary, noon.Add(time.Minute)), provisioningFailed(rules.Invalid, noon),
+		provisioningFailed(rules.NameTaken, noon),
 	}
 	anyProgress[random.IntN(len(anyProgress))](o)
 	if chance(5) {
@@ -55,10 +56,10 @@ func anyObservation(random *rand.Rand) *World {
 }
 
 // destructive reports whether a step deletes a pod or gives up a registration.
-func destructive(d Step) bool {
+func destructive(d rules.Step) bool {
 	switch d {
-	case Retry, Reregister, Exited, Succeed, Fail, FailBusy, Outdate,
-		DeleteRunner, Replace, DeleteFailedPod, Deregister:
+	case rules.Retry, rules.Reregister, rules.Exited, rules.Succeed, rules.Fail, rules.FailBusy, rules.Outdate,
+		rules.DeleteRunner, rules.Replace, rules.DeleteFailedPod, rules.Deregister:
 		return true
 	default:
 		return false
@@ -66,7 +67,7 @@ func destructive(d Step) bool {
 }
 
 // live reports whether, by all that is known, the runner container runs, or may start at any moment, and has a job.
-func live(o *World) bool {
+func live(o *rules.World) bool {
 	if o.FailureRecorded || o.Runner.Status.JobCompleted() {
 		return false // its attempt was over before
 	}
@@ -79,10 +80,17 @@ func TestNoStepEndsALiveJob(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyObservation(random)
-		if d := Plan(o); live(o) && destructive(d.Step) {
+		if d := rules.Plan(o); live(o) && destructive(d.Step) {
 			t.Fatalf("seed %d, observation %d: step %d for a runner with a live job: %+v", seed, i, d.Step, o)
 		}
 	}
+}
+
+// started reports whether something says that the runner has started: a report that it runs, a job, or that its
+// container was seen.
+func started(o *rules.World) bool {
+	status := &o.Runner.Status
+	return status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.JobID != "" || !o.StartedAt.IsZero()
 }
 
 // A JIT config whose runner has started is never given to a second pod.
@@ -91,8 +99,8 @@ func TestNoStepReusesAUsedJITConfig(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyObservation(random)
-		ran := o.ran()
-		if d := Plan(o); ran && (d.Step == Retry || d.Step == Launch) {
+		ran := started(o)
+		if d := rules.Plan(o); ran && (d.Step == rules.Retry || d.Step == rules.Launch) {
 			t.Fatalf("seed %d, observation %d: step %d for a runner that has run: %+v", seed, i, d.Step, o)
 		}
 	}
@@ -104,7 +112,7 @@ func TestNoStepReusesAJITConfigThatMayBeRemoved(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyObservation(random)
-		if d := Plan(o); o.Removal.Known && d.Step == Retry {
+		if d := rules.Plan(o); o.Removal.Known && d.Step == rules.Retry {
 			t.Fatalf("seed %d, observation %d: step %d though the registration may be removed: %+v", seed, i, d.Step, o)
 		}
 	}
@@ -118,14 +126,14 @@ func TestPlanLeavesTheObservationAsItWas(t *testing.T) {
 		o := anyObservation(random)
 		before := *o
 		before.Runner = o.Runner.DeepCopy()
-		if d := Plan(o); !reflect.DeepEqual(*o, before) {
+		if d := rules.Plan(o); !reflect.DeepEqual(*o, before) {
 			t.Fatalf("seed %d, observation %d: step %d changed %+v to %+v", seed, i, d.Step, before, *o)
 		}
 	}
 }
 
 // anyFinalizing returns a random observation of a runner that is being deleted, possible or not.
-func anyFinalizing(random *rand.Rand) *Leaving {
+func anyFinalizing(random *rand.Rand) *rules.Leaving {
 	chance := func(n int) bool { return random.IntN(n) == 0 }
 	o := finalizingOf(podstatus.Phase(random.IntN(int(podstatus.Failed)+1)),
 		lateBy(time.Duration(random.IntN(600))*time.Second))
@@ -139,17 +147,17 @@ func anyFinalizing(random *rand.Rand) *Leaving {
 	case 2:
 		removedOnGitHub(o)
 	default:
-		refused(Kind(random.IntN(int(NotFound)+1)), due)(o)
+		refused(rules.Kind(random.IntN(int(rules.NotFound)+1)), due)(o)
 	}
 	return o
 }
 
 // mayEnd reports whether a runner that is being deleted certainly has no job, or GitHub has had its time to say whether
 // it has a job that no report has mentioned.
-func mayEnd(o *Leaving) bool {
+func mayEnd(o *rules.Leaving) bool {
 	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
-	busy := o.MayHaveJob || (o.Removal.Failure != nil && o.Removal.Failure.Kind == Busy)
-	late := !busy && !o.Now.Before(noon.Add(AnswerTimeout))
+	busy := o.MayHaveJob || (o.Removal.Failure != nil && o.Removal.Failure.Kind == rules.Busy)
+	late := !busy && !o.Now.Before(noon.Add(rules.AnswerTimeout))
 	return agreed || late || o.Completed || !o.Registered
 }
 
@@ -161,7 +169,7 @@ func TestNoFinalizationEndsWhatMayBeALiveJob(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100_000 {
 		o := anyFinalizing(random)
-		f := PlanFinalization(o)
+		f := rules.PlanFinalization(o)
 		live := o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked || o.Pod.Phase == podstatus.Running
 		unbound := o.Pod.Phase == podstatus.Pending && !o.Bound && !o.MayHaveJob && f.OnlyUnbound
 		switch ends := f.DeleteChildren || f.RemoveFinalizers; {
@@ -182,7 +190,7 @@ func TestAnyObservationConverges(t *testing.T) {
 	for i := range 5_000 {
 		o := anyObservation(random)
 		steps := 0
-		for ; steps < 100 && !carryOut(o, Plan(o)); steps++ {
+		for ; steps < 100 && !carryOut(o, rules.Plan(o)); steps++ {
 		}
 		if steps == 100 {
 			t.Fatalf("seed %d, observation %d: no end: %+v", seed, i, o)
@@ -192,41 +200,41 @@ func TestAnyObservationConverges(t *testing.T) {
 
 // carryOut applies a step in a world where every pod is rejected, every call is answered, and nothing runs forever. It
 // reports whether the step was the runner's last.
-func carryOut(o *World, d Decision) bool {
+func carryOut(o *rules.World, d rules.Decision) bool {
 	switch d.Step {
-	case Wait, ReportSidecar, ReportPending, ReportRunning:
+	case rules.Wait, rules.ReportSidecar, rules.ReportPending, rules.ReportRunning:
 		return waitOn(o, d)
-	case Launch:
-		o.Provisioning, o.RunnerID = Progress{Known: true, FinishedAt: o.Now}, 8
-		o.Pod, o.HadPod, o.Bound = Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}},
+	case rules.Launch:
+		o.Provisioning, o.RunnerID = rules.Progress{Known: true, FinishedAt: o.Now}, 8
+		o.Pod, o.HadPod, o.Bound = rules.Outcome{State: podstatus.State{Phase: podstatus.NeverStarted, Reason: "Rejected"}},
 			true,
 			true
-	case Deregister:
-		o.Removal = Progress{Known: true}
-	case Retry, Reregister:
+	case rules.Deregister:
+		o.Removal = rules.Progress{Known: true}
+	case rules.Retry, rules.Reregister:
 		noteFailure(o)
-	case DeleteFailedPod:
-		o.FailureRecorded, o.HadPod, o.Pod = false, false, Outcome{}
-	case Exited:
-		o.ExitedAt, o.Pod = o.Now, Outcome{}
-	case Succeed, Fail, FailBusy, Outdate, DeleteRunner, Replace:
+	case rules.DeleteFailedPod:
+		o.FailureRecorded, o.HadPod, o.Pod = false, false, rules.Outcome{}
+	case rules.Exited:
+		o.ExitedAt, o.Pod = o.Now, rules.Outcome{}
+	case rules.Succeed, rules.Fail, rules.FailBusy, rules.Outdate, rules.DeleteRunner, rules.Replace:
 		return true
 	}
 	return false
 }
 
 // waitOn lets time pass or, if only an event can help, makes the event come.
-func waitOn(o *World, d Decision) bool {
+func waitOn(o *rules.World, d rules.Decision) bool {
 	o.SidecarReported, o.Runner.Status.Reason, o.Runner.Status.Message, o.PendingReportedAt = true, d.Reason, d.Message,
 		o.Now
 	switch {
-	case d.Step == ReportRunning:
+	case d.Step == rules.ReportRunning:
 		o.Runner.Status.Phase, o.Runner.Status.Ready, o.Runner.Status.RunnerID = v1alpha1.EphemeralRunnerPhaseRunning,
 			o.Pod.Ready, o.RunnerID
 	case o.Provisioning.Running:
-		o.Provisioning = Progress{Known: true, Failure: &Failure{}, RetryAt: o.Now}
+		o.Provisioning = rules.Progress{Known: true, Failure: &rules.Failure{}, RetryAt: o.Now}
 	case o.Removal.Running:
-		o.Removal = Progress{Known: true}
+		o.Removal = rules.Progress{Known: true}
 	case d.RequeueAt.After(o.Now):
 		o.Now = d.RequeueAt
 	case o.Pod.Phase == podstatus.Running:
@@ -234,13 +242,13 @@ func waitOn(o *World, d Decision) bool {
 	case o.Pod.Phase == podstatus.Pending || o.Pod.Phase == podstatus.Blocked:
 		o.Pod.Phase, o.Bound = podstatus.NeverStarted, true
 	default:
-		return d.RequeueAt.IsZero() && o.Provisioning.Failure != nil && o.Provisioning.Failure.Kind == Closed
+		return d.RequeueAt.IsZero() && o.Provisioning.Failure != nil && o.Provisioning.Failure.Kind == rules.Closed
 	}
 	return false
 }
 
-func noteFailure(o *World) {
+func noteFailure(o *rules.World) {
 	o.Runner.Status.Failures[fmt.Sprint(len(o.Runner.Status.Failures))] = metav1.NewTime(o.Now)
 	o.Runner.Status.Phase = v1alpha1.EphemeralRunnerPhasePending
-	o.Provisioning, o.Removal, o.Attempt, o.HadPod, o.Pod = Progress{}, Progress{}, Attempt{}, false, Outcome{}
+	o.Provisioning, o.Removal, o.Attempt, o.HadPod, o.Pod = rules.Progress{}, rules.Progress{}, rules.Attempt{}, false, rules.Outcome{}
 }

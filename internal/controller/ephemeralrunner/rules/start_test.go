@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
@@ -17,18 +18,18 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout, after time.Duration
 		reported       bool // already
-		want           Decision
+		want           rules.Decision
 	}{
-		"at once":           {after: time.Second, want: Decision{RequeueAt: created.Add(ExplainGrace)}},
-		"after a while":     {after: ExplainGrace, want: Decision{Step: ReportPending, Reason: "Unschedulable", Message: "no node"}},
+		"at once":           {after: time.Second, want: rules.Decision{RequeueAt: created.Add(rules.ExplainGrace)}},
+		"after a while":     {after: rules.ExplainGrace, want: rules.Decision{Step: rules.ReportPending, Reason: "Unschedulable", Message: "no node"}},
 		"reported":          {after: time.Hour, reported: true},
-		"short timeout":     {timeout: 10 * time.Second, after: time.Second, want: Decision{RequeueAt: created.Add(10 * time.Second)}},
-		"short timeout due": {timeout: 10 * time.Second, after: 10 * time.Second, want: Decision{Step: ReportPending, Reason: "Unschedulable", Message: "no node"}},
+		"short timeout":     {timeout: 10 * time.Second, after: time.Second, want: rules.Decision{RequeueAt: created.Add(10 * time.Second)}},
+		"short timeout due": {timeout: 10 * time.Second, after: 10 * time.Second, want: rules.Decision{Step: rules.ReportPending, Reason: "Unschedulable", Message: "no node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &World{
+			o := &rules.World{
 				Runner: &v1alpha1.EphemeralRunner{}, Now: created.Add(test.after), StartableAt: created,
-				Pod: Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: "Unschedulable",
+				Pod: rules.Outcome{State: podstatus.State{Phase: podstatus.Pending, Reason: "Unschedulable",
 					Message: "no node"}},
 			}
 			if test.timeout > 0 {
@@ -37,7 +38,7 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 			if test.reported {
 				o.Runner.Status.Reason, o.Runner.Status.Message = "Unschedulable", "no node"
 			}
-			if got := Plan(o); got != test.want {
+			if got := rules.Plan(o); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -48,19 +49,19 @@ func TestWhyAPodHasNoNodeIsReportedEarly(t *testing.T) {
 const resultAfter = 5 * time.Second // how long a pod is expected to outlive its job
 
 func TestRunningIsReportedLateWhileOthersWait(t *testing.T) {
-	deferred := func(o *World) { o.DeferredUntil = o.Now.Add(time.Second) }
-	completedFor := func(d time.Duration) func(*World) {
-		return func(o *World) {
+	deferred := func(o *rules.World) { o.DeferredUntil = o.Now.Add(time.Second) }
+	completedFor := func(d time.Duration) func(*rules.World) {
+		return func(o *rules.World) {
 			completed(o)
 			o.Runner.Status.FinishedAt = &metav1.Time{Time: noon.Add(-d)}
 			o.EndDueAt = noon.Add(resultAfter - d)
 		}
 	}
 	runPlanCases(t, map[string]planCase{
-		"others wait":       {given(podstatus.Running, deferred), Wait, time.Second},
-		"nobody waits":      {given(podstatus.Running), ReportRunning, 0},
-		"completed by now":  {given(podstatus.Missing, deferred, completed), DeleteRunner, 0},
-		"about to end":      {given(podstatus.Running, completedFor(time.Second)), Wait, resultAfter - time.Second},
-		"should have ended": {given(podstatus.Running, completedFor(resultAfter)), ReportRunning, 0},
+		"others wait":       {given(podstatus.Running, deferred), rules.Wait, time.Second},
+		"nobody waits":      {given(podstatus.Running), rules.ReportRunning, 0},
+		"completed by now":  {given(podstatus.Missing, deferred, completed), rules.DeleteRunner, 0},
+		"about to end":      {given(podstatus.Running, completedFor(time.Second)), rules.Wait, resultAfter - time.Second},
+		"should have ended": {given(podstatus.Running, completedFor(resultAfter)), rules.ReportRunning, 0},
 	})
 }

@@ -1,4 +1,4 @@
-package departures
+package departures_test
 
 import (
 	"fmt"
@@ -10,33 +10,60 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
-// Nothing is remembered of nodes and pods that are gone.
-func TestDeparturesForgetWhatIsGone(t *testing.T) {
-	d, woken := New(), 0
+// podOn returns the pod of a runner on a node.
+func podOn(node, runner string) *corev1.Pod {
+	owner := metav1.OwnerReference{Kind: "EphemeralRunner", Name: runner, UID: types.UID(runner), Controller: new(true)}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: runner,
+			OwnerReferences: []metav1.OwnerReference{owner}},
+		Spec: corev1.PodSpec{NodeName: node},
+	}
+}
+
+func cordoned(node string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{Unschedulable: true}}
+}
+
+func TestRunnersOfANodeThatIsToGoAreWoken(t *testing.T) {
+	d, woken := departures.New(), 0
 	wake := func(types.NamespacedName) { woken++ }
-	cordoned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}}
-	var pods []*corev1.Pod
-	for i := range 10 {
-		owner := metav1.OwnerReference{Kind: "EphemeralRunner", Name: "runner", UID: types.UID(fmt.Sprint(i)),
-			Controller: new(true)}
-		pods = append(pods, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: fmt.Sprint(i),
-				OwnerReferences: []metav1.OwnerReference{owner}},
-			Spec: corev1.PodSpec{NodeName: "n"},
-		})
-		d.PodEvents(wake).Create(t.Context(), event.CreateEvent{Object: pods[i]}, &controllertest.Queue{})
+	const runners = 10
+	for i := range runners {
+		d.PodEvents(wake).Create(t.Context(), event.CreateEvent{Object: podOn("n", fmt.Sprint(i))}, &controllertest.Queue{})
 	}
-	d.NodeEvents(wake).OnAdd(cordoned, false)
-	if woken != len(pods) {
-		t.Errorf("%d runners were woken, want all %d", woken, len(pods))
+	if d.NodeEvents(wake).OnAdd(cordoned("n"), false); woken != runners {
+		t.Errorf("%d runners were woken, want all %d", woken, runners)
 	}
-	d.NodeEvents(wake).OnDelete(cordoned)
-	for _, pod := range pods {
-		d.PodEvents(wake).Delete(t.Context(), event.DeleteEvent{Object: pod}, &controllertest.Queue{})
+	d.NodeEvents(wake).OnDelete(cordoned("n"))
+	if left := d.Of("runners", []*roster.Runner{{Name: "0", UID: "0"}}); left != nil {
+		t.Errorf("departures %v, and the node is gone", left)
 	}
-	if len(d.leaving)+len(d.placed)+len(d.on) > 0 {
-		t.Errorf("left: %v, %v, %v", d.leaving, d.placed, d.on)
+	for i := range runners {
+		d.PodEvents(wake).Delete(t.Context(), event.DeleteEvent{Object: podOn("n", fmt.Sprint(i))}, &controllertest.Queue{})
 	}
+	if d.NodeEvents(wake).OnAdd(cordoned("n"), false); woken != runners {
+		t.Error("runners are woken whose pods are gone")
+	}
+}
+
+// Nothing is remembered of nodes and pods that are gone, whichever goes first.
+func TestDeparturesForgetWhatIsGone(t *testing.T) {
+	d := departures.New()
+	wake := func(types.NamespacedName) {}
+	queue := &controllertest.Queue{}
+	controllertest.WantNothingLeft(t, func(i int) {
+		node := cordoned(fmt.Sprint("node-", i))
+		pod := podOn(node.Name, fmt.Sprint("runner-", i))
+		d.PodEvents(wake).Create(t.Context(), event.CreateEvent{Object: pod}, queue)
+		d.NodeEvents(wake).OnAdd(node, false)
+		if i%2 == 0 {
+			d.NodeEvents(wake).OnDelete(node)
+		}
+		d.PodEvents(wake).Delete(t.Context(), event.DeleteEvent{Object: pod}, queue)
+		d.NodeEvents(wake).OnDelete(node)
+	})
 }

@@ -1,6 +1,7 @@
-package leases
+package leases_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"testing"
@@ -12,9 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/leases"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -69,10 +74,23 @@ func unplaced(pod *corev1.Pod) {
 		Reason: corev1.PodReasonUnschedulable}}
 }
 
+// showPod and forgetPod do what the watch of pods does when there is a pod, and when it is gone.
+func showPod(l *leases.Leases, pod *corev1.Pod) {
+	podEvents(l).Update(context.Background(), event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}, nil)
+}
+
+func forgetPod(l *leases.Leases, pod *corev1.Pod) {
+	podEvents(l).Delete(context.Background(), event.DeleteEvent{Object: pod}, nil)
+}
+
+func podEvents(l *leases.Leases) handler.EventHandler {
+	return l.PodEvents(func(reconcile.Queue, types.NamespacedName) {})
+}
+
 // inBubble runs a test with leases whose clock is the bubble's.
-func inBubble(t *testing.T, test func(t *testing.T, l *Leases)) {
+func inBubble(t *testing.T, test func(t *testing.T, l *leases.Leases)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, New(clock.RealClock{})) })
+	synctest.Test(t, func(t *testing.T) { test(t, leases.New(clock.RealClock{})) })
 }
 
 // Whatever was planned, a claim is held by one runner at a time, and passed on when that has ended or is gone, and its
@@ -80,31 +98,34 @@ func inBubble(t *testing.T, test func(t *testing.T, l *Leases)) {
 func TestOneRunnerHoldsAClaim(t *testing.T) {
 	first, second := newRunner("first"), newRunner("second")
 	for name, test := range map[string]struct {
-		happens func(*Leases)
+		happens func(*leases.Leases)
 		want    bool
 	}{
-		"the first lives":                     {func(*Leases) {}, false},
-		"the first has failed":                {func(l *Leases) { l.Put(newRunner("first", failed)) }, true},
-		"the first has failed, its pod lives": {func(l *Leases) { l.rememberPod(podOf(first), false); l.Put(newRunner("first", failed)) }, false},
-		"the first is gone":                   {func(l *Leases) { l.Remove(client.ObjectKeyFromObject(first)) }, true},
-		"the first is gone, its pod lives":    {func(l *Leases) { l.rememberPod(podOf(first), false); l.Remove(client.ObjectKeyFromObject(first)) }, false},
-		"the first is gone, its pod has ended": {func(l *Leases) {
-			l.rememberPod(podOf(first), false)
-			l.rememberPod(podOf(first, ended), false)
+		"the first lives":                     {func(*leases.Leases) {}, false},
+		"the first has failed":                {func(l *leases.Leases) { l.Put(newRunner("first", failed)) }, true},
+		"the first has failed, its pod lives": {func(l *leases.Leases) { showPod(l, podOf(first)); l.Put(newRunner("first", failed)) }, false},
+		"the first is gone":                   {func(l *leases.Leases) { l.Remove(client.ObjectKeyFromObject(first)) }, true},
+		"the first is gone, its pod lives":    {func(l *leases.Leases) { showPod(l, podOf(first)); l.Remove(client.ObjectKeyFromObject(first)) }, false},
+		"the first is gone, its pod has ended": {func(l *leases.Leases) {
+			showPod(l, podOf(first))
+			showPod(l, podOf(first, ended))
 			l.Remove(client.ObjectKeyFromObject(first))
 		}, true},
-		"the first is gone, its pod is gone": {func(l *Leases) {
-			l.rememberPod(podOf(first), false)
-			l.rememberPod(podOf(first), true)
+		"the first is gone, its pod is gone": {func(l *leases.Leases) {
+			showPod(l, podOf(first))
+			forgetPod(l, podOf(first))
 			l.Remove(client.ObjectKeyFromObject(first))
 		}, true},
-		"the first loses its labels":              {func(l *Leases) { l.Put(newRunner("first", func(r *v1alpha1.EphemeralRunner) { r.Labels = nil })) }, false},
-		"finalizers of others keep the first":     {func(l *Leases) { l.Put(newRunner("first", kept)); l.Remove(client.ObjectKeyFromObject(first)) }, false},
-		"the same, after a while":                 {func(l *Leases) { l.Put(newRunner("first", kept)); <-time.After(heldUnseenTimeout) }, true},
-		"the second has a pod that has not ended": {func(l *Leases) { l.rememberPod(podOf(second), false); l.Remove(client.ObjectKeyFromObject(first)) }, true},
+		"the first loses its labels": {func(l *leases.Leases) {
+			l.Put(newRunner("first", func(r *v1alpha1.EphemeralRunner) { r.Labels = nil }))
+		}, false},
+		"finalizers of others keep the first":     {func(l *leases.Leases) { l.Put(newRunner("first", kept)); l.Remove(client.ObjectKeyFromObject(first)) }, false},
+		"the same, for nearly a minute":           {func(l *leases.Leases) { l.Put(newRunner("first", kept)); <-time.After(time.Minute - 1) }, false},
+		"the same, after a while":                 {func(l *leases.Leases) { l.Put(newRunner("first", kept)); <-time.After(time.Minute) }, true},
+		"the second has a pod that has not ended": {func(l *leases.Leases) { showPod(l, podOf(second)); l.Remove(client.ObjectKeyFromObject(first)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *Leases) {
+			inBubble(t, func(t *testing.T, l *leases.Leases) {
 				l.Put(first)
 				l.Put(second)
 				if again := l.Hold(first); !again || !l.Hold(first) {
@@ -126,10 +147,9 @@ func kept(runner *v1alpha1.EphemeralRunner) {
 
 // A pod of somebody else counts, too.
 func TestAForeignPodHoldsAClaim(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *Leases) {
+	inBubble(t, func(t *testing.T, l *leases.Leases) {
 		l.Put(newRunner("first"))
-		l.rememberPod(podOf(newRunner("first"), func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "debug", nil }),
-			false)
+		showPod(l, podOf(newRunner("first"), func(pod *corev1.Pod) { pod.Name, pod.OwnerReferences = "debug", nil }))
 		if l.Hold(newRunner("first")) {
 			t.Error("the runner may mount a claim that another pod mounts")
 		}
@@ -161,16 +181,16 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 		"another runner's old pod": {newRunner("r"), []*corev1.Pod{podOf(newRunner("r", func(r *v1alpha1.EphemeralRunner) { r.UID = "former" }), unplaced)}, "", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *Leases) {
+			inBubble(t, func(t *testing.T, l *leases.Leases) {
 				began := time.Now()
 				l.Put(test.runner)
 				for _, pod := range test.pods {
-					l.rememberPod(pod, false)
+					showPod(l, pod)
 				}
 				<-time.After(time.Minute)
 				l.Put(test.runner)
 				for _, pod := range test.pods {
-					l.rememberPod(pod, false)
+					showPod(l, pod)
 				}
 				world := l.World(newSet(), nil)
 				if len(world.Runners) != 1 {
@@ -192,7 +212,7 @@ func TestWorldHasWhatPodsSay(t *testing.T) {
 // While a gate keeps a pod from the scheduler, nobody has looked for a node. The wait for one begins when the gate
 // goes.
 func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *Leases) {
+	inBubble(t, func(t *testing.T, l *leases.Leases) {
 		runner := newRunner("r")
 		gated := func(pod *corev1.Pod) {
 			unplaced(pod)
@@ -200,14 +220,14 @@ func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
 		}
 		l.Put(runner)
-		l.rememberPod(podOf(runner, gated), false)
+		showPod(l, podOf(runner, gated))
 		<-time.After(time.Hour)
-		l.rememberPod(podOf(runner, gated), false)
+		showPod(l, podOf(runner, gated))
 		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != "" {
 			t.Errorf("in the queue: %+v", got)
 		}
 		admitted := time.Now()
-		l.rememberPod(podOf(runner, unplaced), false)
+		showPod(l, podOf(runner, unplaced))
 		<-time.After(time.Minute)
 		if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != volumeclaims.Unplaced ||
 			!got.Since.Equal(admitted) {
@@ -218,7 +238,7 @@ func TestAPodInAQueueIsNotWithoutANode(t *testing.T) {
 
 // One pass at a time uses what is remembered of a scale set.
 func TestOnePassAtATime(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *Leases) {
+	inBubble(t, func(t *testing.T, l *leases.Leases) {
 		first := l.Of(scaleSet)
 		if l.Of(scaleSet) != nil {
 			t.Error("two passes have the set's memory")
@@ -234,7 +254,7 @@ func TestOnePassAtATime(t *testing.T) {
 // times the memory, and not sixteen times.
 func TestWorldOfManyClaims(t *testing.T) {
 	cost := func(n int) uint64 {
-		l, set := New(clock.RealClock{}), newSet()
+		l, set := leases.New(clock.RealClock{}), newSet()
 		var claims []corev1.PersistentVolumeClaim
 		for i := range n {
 			name := "linux-cache-" + volumeclaims.RandomSuffix()

@@ -1,4 +1,4 @@
-package leases
+package leases_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/leases"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -70,17 +71,17 @@ func TestAClaimThatCantBeMounted(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, l *Leases) {
+			inBubble(t, func(t *testing.T, l *leases.Leases) {
 				runner := newRunner("r")
 				pod := podOf(runner, bound)
 				l.Put(runner)
-				l.rememberPod(pod, false)
+				showPod(l, pod)
 				event := said(pod, test.reason, test.message, test.again)
 				<-time.After(2 * time.Minute)
 				claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: claimName}}
 				claim.Spec.VolumeName = "pvc-1"
 				l.RememberMountEvents(scaleSet, []corev1.Event{event}, []corev1.PersistentVolumeClaim{claim})
-				l.rememberPod(podOf(runner, bound, test.then), false)
+				showPod(l, podOf(runner, bound, test.then))
 				if got := l.World(newSet(), nil).Runners[0].Failure; got.Kind != test.want {
 					t.Errorf("failure %+v, want %q", got, test.want)
 				}
@@ -91,10 +92,10 @@ func TestAClaimThatCantBeMounted(t *testing.T) {
 
 // A pod that has a node and not its volumes is slow: only then it is asked whether it can't mount them.
 func TestSlowPodsAreAskedAbout(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *Leases) {
+	inBubble(t, func(t *testing.T, l *leases.Leases) {
 		runner := newRunner("r")
 		l.Put(runner)
-		l.rememberPod(podOf(runner, bound), false)
+		showPod(l, podOf(runner, bound))
 		if slow, due := l.Slow(scaleSet, time.Minute); slow || !due.Equal(time.Now().Add(time.Minute)) {
 			t.Errorf("slow: %t, due %s", slow, due)
 		}
@@ -106,7 +107,7 @@ func TestSlowPodsAreAskedAbout(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{
 				{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
 		}
-		l.rememberPod(podOf(runner, bound, pulls), false)
+		showPod(l, podOf(runner, bound, pulls))
 		if slow, _ := l.Slow(scaleSet, time.Minute); slow {
 			t.Error("a pod that has its volumes is slow")
 		}

@@ -1,9 +1,8 @@
-package roster
+package roster_test
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/feedback"
 )
 
@@ -23,7 +24,7 @@ func runnerKey(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "arc-runners", Name: name}
 }
 
-func names(runners []*Runner) (all []string) {
+func names(runners []*roster.Runner) (all []string) {
 	for _, r := range runners {
 		all = append(all, r.Name)
 	}
@@ -31,9 +32,9 @@ func names(runners []*Runner) (all []string) {
 }
 
 func TestRosterIsOrderedByAge(t *testing.T) {
-	r := New()
+	r := roster.New()
 	join := func(name string, after time.Duration) {
-		r.Put(runnerKey(name), Owner{UID: "set"}, Runner{Name: name, UID: types.UID(name), CreatedAt: start.Add(after)})
+		r.Put(runnerKey(name), roster.Owner{UID: "set"}, roster.Runner{Name: name, UID: types.UID(name), CreatedAt: start.Add(after)})
 	}
 	want := func(want ...string) {
 		t.Helper()
@@ -54,30 +55,50 @@ func TestRosterIsOrderedByAge(t *testing.T) {
 // No pass asks for runners that belong to no set while there is no AutoscalingRunnerSet. One of them stays all the
 // time.
 func TestRosterForgetsRunnersThatNoPassAsksFor(t *testing.T) {
-	r := New()
-	for i := range 10_000 {
+	r := roster.New()
+	put := func(name string) {
+		r.Put(runnerKey(name), roster.Owner{}, roster.Runner{Name: name, UID: types.UID(name)})
+	}
+	put("stays")
+	controllertest.WantNothingLeft(t, func(i int) {
 		name := fmt.Sprint("runner-", i)
-		r.Put(runnerKey(name), Owner{}, Runner{Name: name, UID: types.UID(name)})
-		if i > 0 {
-			r.Remove(runnerKey(name))
-		}
-	}
-	if held := len(r.sets[nobodys(types.NamespacedName{}).UID].members); held > 2 {
-		t.Errorf("%d runners are held, and one lives", held)
-	}
+		put(name)
+		r.Remove(runnerKey(name))
+	})
+}
+
+// Nothing is remembered of runners that are gone, of their sets and scale sets, and of the jobs that they have lost.
+func TestRosterForgetsWhatIsGone(t *testing.T) {
+	r := roster.New()
+	controllertest.WantNothingLeft(t, func(i int) {
+		name := fmt.Sprint("runner-", i)
+		runner := &v1alpha1.EphemeralRunner{}
+		runner.Name, runner.UID = name, types.UID(name)
+		runner.Labels = map[string]string{v1alpha1.LabelScaleSetName: name, v1alpha1.LabelScaleSetNamespace: "arc-runners"}
+		runner.Status.Phase, runner.Status.LostCause = v1alpha1.EphemeralRunnerPhaseFailed, v1alpha1.LostCauseEvicted
+		runner.Status.JobRepositoryName, runner.Status.WorkflowRunID = "acme/app", int64(i)
+		r.Put(runnerKey(name), roster.Owner{UID: types.UID(fmt.Sprint("first-", i))}, roster.Of(runner))
+		r.Put(runnerKey(name), roster.Owner{UID: types.UID(fmt.Sprint("second-", i))}, roster.Of(runner))
+		r.Remove(runnerKey(name))
+	})
 }
 
 // rosterModel does what a roster does, in the simplest way.
-type rosterModel map[types.NamespacedName]*member
+type rosterModel map[types.NamespacedName]modelMember
 
-func (m rosterModel) of(set types.UID) []*Runner {
-	var views []*Runner
+type modelMember struct {
+	set  roster.Owner
+	view roster.Runner
+}
+
+func (m rosterModel) of(set types.UID) []*roster.Runner {
+	var views []*roster.Runner
 	for _, known := range m {
 		if known.set.UID == set {
-			views = append(views, known.view)
+			views = append(views, &known.view)
 		}
 	}
-	slices.SortFunc(views, func(a, b *Runner) int {
+	slices.SortFunc(views, func(a, b *roster.Runner) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Name, b.Name))
 	})
 	return views
@@ -88,9 +109,9 @@ func (m rosterModel) of(set types.UID) []*Runner {
 func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 	const seeds, steps = 300, 200
 	t.Logf("%d histories of %d events, seeds 0 to %d", seeds, steps, seeds-1)
-	sets := []Owner{{}, {UID: "1", Name: "set"}, {UID: "2", Name: "set"}, {UID: "3", Name: "other"}}
+	sets := []roster.Owner{{}, {UID: "1", Name: "set"}, {UID: "2", Name: "set"}, {UID: "3", Name: "other"}}
 	for seed := range uint64(seeds) {
-		random, r, model := rand.New(rand.NewPCG(seed, 2)), New(), rosterModel{}
+		random, r, model := rand.New(rand.NewPCG(seed, 2)), roster.New(), rosterModel{}
 		for step := range steps {
 			name := fmt.Sprintf("runner-%d", random.IntN(20))
 			key := runnerKey(name)
@@ -100,39 +121,45 @@ func TestRosterHoldsWhatTheWatchHasShown(t *testing.T) {
 			} else {
 				set := sets[random.IntN(len(sets))]
 				age := random.IntN(3)
-				view := Runner{
+				view := roster.Runner{
 					Name: name, UID: types.UID(fmt.Sprint(name, age)),
 					CreatedAt: start.Add(time.Duration(age) * time.Second),
 					HadJob:    random.IntN(2) == 0,
 				}
 				r.Put(key, set, view)
-				model[key] = &member{set: set, view: &view}
+				model[key] = modelMember{set: set, view: view}
 			}
 			if random.IntN(4) > 0 && step < steps-1 {
 				continue
 			}
 			for _, set := range sets[1:] {
 				if got, want := r.Of(set.UID), model.of(set.UID); !slices.EqualFunc(got, want,
-					func(a, b *Runner) bool { return *a == *b }) {
+					func(a, b *roster.Runner) bool { return *a == *b }) {
 					t.Fatalf("seed %d, step %d: set %s has %v, want %v", seed, step, set.UID, names(got), names(want))
 				}
 			}
 		}
-		for key := range maps.Clone(r.members) {
+		for key := range model {
 			r.Remove(key)
+			if set := r.SetOf(key); set != (roster.Owner{}) {
+				t.Fatalf("seed %d: runner %s, which is gone, belongs to %v", seed, key, set)
+			}
 		}
-		if len(r.members)+len(r.sets) > 0 {
-			t.Fatalf("seed %d: something is left of runners that are gone: %v", seed, r)
+		left := r.Others(types.NamespacedName{}, "")
+		for _, set := range sets[1:] {
+			if views := r.Of(set.UID); len(views)+len(left) > 0 {
+				t.Fatalf("seed %d: something is left of runners that are gone: %v, owners %v", seed, names(views), left)
+			}
 		}
 	}
 }
 
 // A pass may read its views while the watch continues.
 func TestViewsOfAPassDoNotChange(t *testing.T) {
-	r := New()
+	r := roster.New()
 	put := func(i int, hadJob bool) {
 		name := fmt.Sprint(i)
-		r.Put(runnerKey(name), Owner{UID: "set"}, Runner{Name: name, UID: types.UID(name), HadJob: hadJob})
+		r.Put(runnerKey(name), roster.Owner{UID: "set"}, roster.Runner{Name: name, UID: types.UID(name), HadJob: hadJob})
 	}
 	const runners = 100
 	for i := range runners {
@@ -158,7 +185,7 @@ func TestViewsOfAPassDoNotChange(t *testing.T) {
 }
 
 func TestJobsOfARunThatWereLostOnOtherSets(t *testing.T) {
-	all := New()
+	all := roster.New()
 	run := feedback.Run{Repository: "acme/app", ID: 7}
 	put := func(namespace, name string, set types.UID, phase v1alpha1.EphemeralRunnerPhase, run int64) {
 		runner := &v1alpha1.EphemeralRunner{}
@@ -166,7 +193,7 @@ func TestJobsOfARunThatWereLostOnOtherSets(t *testing.T) {
 		runner.Status.Phase, runner.Status.LostCause, runner.Status.JobRepositoryName,
 			runner.Status.WorkflowRunID = phase,
 			"Evicted", "acme/app", run
-		all.Put(types.NamespacedName{Namespace: namespace, Name: name}, Owner{UID: set}, Of(runner))
+		all.Put(types.NamespacedName{Namespace: namespace, Name: name}, roster.Owner{UID: set}, roster.Of(runner))
 	}
 	put("ours", "a", "here", v1alpha1.EphemeralRunnerPhaseFailed, 7)
 	put("ours", "b", "there", v1alpha1.EphemeralRunnerPhaseFailed, 7)

@@ -1,0 +1,32 @@
+package controllertest
+
+import (
+	"runtime"
+	"testing"
+)
+
+// WantNothingLeft fails if rounds leave something in memory: each begins with what no round before it has shown, and
+// ends when that is gone. The least that a map can keep of a round is a key, of 16 bytes or more.
+func WantNothingLeft(t testing.TB, round func(i int)) {
+	t.Helper()
+	const rounds, most = 10_000, 10_000 * 10 // bytes
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC() // the first one leaves what sync.Pool has for another round
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	for i := range rounds {
+		round(i) // until everything has the room that it needs
+	}
+	before := heap()
+	for i := range rounds {
+		round(rounds + i)
+	}
+	grown := heap() - before
+	runtime.KeepAlive(round) // and so what it remembers in
+	if grown > most {
+		t.Errorf("%d bytes are left of %d rounds", grown, rounds)
+	}
+}
