@@ -94,7 +94,8 @@ func TestUnreadableObjectsAreLoggedAgain(t *testing.T) {
 
 // A decoder may repeat the value.
 func TestUnreadableErrorsNameTheObject(t *testing.T) {
-	long := strings.Replace(badPod, `"abc"`, `[{"resources":{"limits":{"a":"`+strings.Repeat("x", 4000)+`"}}}]`, 1)
+	long := strings.Replace(strings.Replace(badPod, `"abc"`, `[]`, 1), `"spec"`,
+		`"status":{"startTime":"`+strings.Repeat("x", 4000)+`"},"spec"`, 1)
 	for _, content := range []string{badPod, long} {
 		unreadable, err := informer.ListReadable(t.Context(), undecoded{pods: podList(goodPod, content)}, scheme.Scheme,
 			&corev1.PodList{})
