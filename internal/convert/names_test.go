@@ -7,6 +7,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 )
 
+// In the package: a command line takes 1,000 objects at most, and 30 ms to validate each.
+
 // Each of many of one name gets its own, in a time that grows with their number and not with its cube.
 func TestManyOfOneName(t *testing.T) {
 	const many = 10_000

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 type budgets = []policyv1.PodDisruptionBudget
@@ -111,7 +112,7 @@ func TestBudgetsProtectWhatIsAskedFor(t *testing.T) {
 			v1alpha1.ProtectAllRunners, budgets{busy}, v1alpha1.ReasonNoDisruptionBudget, "covers the runners,",
 		},
 	} {
-		reason, message := Unprotected(set(test.protect), test.budgets)
+		reason, message := kube.Unprotected(set(test.protect), test.budgets)
 		if reason != test.reason || !strings.Contains(message, test.named) || (reason == "") != (message == "") {
 			t.Errorf("%s: %q, %q; want %q with %q", title, reason, message, test.reason, test.named)
 		}
@@ -128,7 +129,7 @@ func TestManyForeignBudgetsAreCounted(t *testing.T) {
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 		})
 	}
-	if _, message := Unprotected(set, budgets); len(message) > 2000 || !strings.Contains(message, "and 96 more") {
+	if _, message := kube.Unprotected(set, budgets); len(message) > 2000 || !strings.Contains(message, "and 96 more") {
 		t.Errorf("%d bytes: %.200s", len(message), message)
 	}
 }

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"slices"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestFinalizerIsAddedOnceAndNeverOverAnothers(t *testing.T) {
@@ -19,20 +20,20 @@ func TestFinalizerIsAddedOnceAndNeverOverAnothers(t *testing.T) {
 	late := read(t, c)
 	runner := read(t, c)
 	for range 2 {
-		if err := AddFinalizer(t.Context(), c, runner, "ours"); err != nil {
+		if err := kube.AddFinalizer(t.Context(), c, runner, "ours"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs", "ours"}) || *writes != 1 {
 		t.Errorf("finalizers %v after %d writes", got, *writes)
 	}
-	if err := AddFinalizer(t.Context(), c, runner, "ours", "theirs", "absent"); err != nil {
+	if err := kube.AddFinalizer(t.Context(), c, runner, "ours", "theirs", "absent"); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"ours"}) || *writes != 2 {
 		t.Errorf("finalizers %v after %d writes, want those that ours replaces removed", got, *writes)
 	}
-	if err := AddFinalizer(t.Context(), c, late, "third"); !apierrors.IsConflict(err) {
+	if err := kube.AddFinalizer(t.Context(), c, late, "third"); !apierrors.IsConflict(err) {
 		t.Errorf("AddFinalizer() on a late object = %v, want a conflict", err)
 	}
 }
@@ -40,18 +41,18 @@ func TestFinalizerIsAddedOnceAndNeverOverAnothers(t *testing.T) {
 func TestFinalizersAreRemovedInOneRequest(t *testing.T) {
 	c, writes := newAPI(t, runnerWith("a", "theirs", "b"))
 	runner := read(t, c)
-	if err := RemoveFinalizers(t.Context(), c, runner, "a", "b", "absent"); err != nil {
+	if err := kube.RemoveFinalizers(t.Context(), c, runner, "a", "b", "absent"); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"theirs"}) || *writes != 1 {
 		t.Errorf("finalizers %v after %d writes", got, *writes)
 	}
-	if err := RemoveFinalizers(t.Context(), c, read(t, c), "a"); err != nil || *writes != 1 {
+	if err := kube.RemoveFinalizers(t.Context(), c, read(t, c), "a"); err != nil || *writes != 1 {
 		t.Errorf("RemoveFinalizers() = %v, %d writes though there is none", err, *writes)
 	}
 	gone := runnerWith("a")
 	gone.Name = "gone"
-	if err := RemoveFinalizers(t.Context(), c, gone, "a"); err != nil {
+	if err := kube.RemoveFinalizers(t.Context(), c, gone, "a"); err != nil {
 		t.Errorf("RemoveFinalizers() of what is gone = %v", err)
 	}
 }
@@ -60,10 +61,10 @@ func TestFinalizersAreRemovedInOneRequest(t *testing.T) {
 func TestFinalizersAreLeftAloneWhereTheListHasChanged(t *testing.T) {
 	c, _ := newAPI(t, runnerWith("a", "ours", "b"))
 	late, runner := read(t, c), read(t, c)
-	if err := RemoveFinalizers(t.Context(), c, runner, "a"); err != nil {
+	if err := kube.RemoveFinalizers(t.Context(), c, runner, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := RemoveFinalizers(t.Context(), c, late, "ours"); err == nil {
+	if err := kube.RemoveFinalizers(t.Context(), c, late, "ours"); err == nil {
 		t.Error("removed by a position that is another's by now")
 	}
 	if got := read(t, c).Finalizers; !slices.Equal(got, []string{"ours", "b"}) {
@@ -95,7 +96,7 @@ func TestKeepersAreThoseWhoAreLeft(t *testing.T) {
 		if test.deleted {
 			object.DeletionTimestamp = new(metav1.Now())
 		}
-		if got := Keepers(object); !slices.Equal(got, test.want) {
+		if got := kube.Keepers(object); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -113,19 +114,19 @@ func TestPodIsKeptOnceItsContainersHaveEnded(t *testing.T) {
 		corev1.PodSucceeded: true,
 		corev1.PodFailed:    true,
 	} {
-		if pod.Status.Phase = phase; (PodKeepers(pod) != nil) != kept {
-			t.Errorf("%s: %v", phase, PodKeepers(pod))
+		if pod.Status.Phase = phase; (kube.PodKeepers(pod) != nil) != kept {
+			t.Errorf("%s: %v", phase, kube.PodKeepers(pod))
 		}
 	}
 	pod.Status.Phase, pod.Spec.NodeName = corev1.PodPending, ""
-	if PodKeepers(pod) == nil {
+	if kube.PodKeepers(pod) == nil {
 		t.Error("a pod without a node waits for nothing else")
 	}
 }
 
 // The time counts for each object from when it was first looked at, and starts anew when it is not.
 func TestTimeOfKeptObjects(t *testing.T) {
-	var kept Kept
+	var kept kube.Kept
 	now := time.Unix(1000, 0)
 	look := func(uid types.UID, after time.Duration, want time.Duration) {
 		t.Helper()
@@ -135,11 +136,11 @@ func TestTimeOfKeptObjects(t *testing.T) {
 			t.Errorf("%s waits %s, want %s", uid, got, want)
 		}
 	}
-	look("a", 0, KeptGrace)
-	look("a", KeptGrace-time.Second, time.Second)
+	look("a", 0, kube.KeptGrace)
+	look("a", kube.KeptGrace-time.Second, time.Second)
 	look("a", time.Second, 0)
-	look("b", time.Hour, KeptGrace)
-	look("a", time.Second, KeptGrace)
+	look("b", time.Hour, kube.KeptGrace)
+	look("a", time.Second, kube.KeptGrace)
 }
 
 // However many finalizers there are, and however long, the command is not cut off: a condition has 1024 bytes.
@@ -151,7 +152,7 @@ func TestCommandIsNeverCutOff(t *testing.T) {
 		slices.Repeat([]string{"f.example.com/x"}, 1000),
 		{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents},
 	} {
-		text := WhyKept("AutoscalingRunnerSet", key, finalizers)
+		text := kube.WhyKept("AutoscalingRunnerSet", key, finalizers)
 		if len(text) > 1024 || !strings.HasSuffix(text, `--type merge --patch '{"metadata":{"finalizers":null}}'`) ||
 			!strings.Contains(text, finalizers[0]) {
 			t.Errorf("%d bytes: %s", len(text), text)

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Whatever stands in a config URL, the labels made from it are accepted by the API server.
@@ -19,7 +20,7 @@ func FuzzLabelValue(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		value := LabelValue(text)
+		value := kube.LabelValue(text)
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 			t.Errorf("%q becomes %q: %v", text, value, problems)
 		}
@@ -41,7 +42,7 @@ func FuzzNames(f *testing.F) {
 		}
 		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: name}}
 		set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl = group, address
-		for _, made := range append(ListenerNames(set), ARCListenerName(set), RunnerName(name)) {
+		for _, made := range append(kube.ListenerNames(set), kube.ARCListenerName(set), kube.RunnerName(name)) {
 			if problems := validation.IsDNS1123Subdomain(made); len(problems) > 0 || len(made) > maxName {
 				t.Errorf("set %q: %q: %v", name, made, problems)
 			}

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"fmt"
@@ -12,7 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
+
+// maxName is the longest label value, and the longest part of a host name.
+const maxName = 63
 
 // What ARC has named stays findable under the name it has given.
 func TestNameHashIsARCs(t *testing.T) {
@@ -21,7 +25,7 @@ func TestNameHashIsARCs(t *testing.T) {
 		"arc-runners@default@https://github.com/my-org": "bb9db77b",
 		"arc-runners": "754b578d",
 	} {
-		if got := NameHash(text); got != want {
+		if got := kube.NameHash(text); got != want {
 			t.Errorf("NameHash(%q) = %s, want %s", text, got, want)
 		}
 	}
@@ -32,11 +36,11 @@ func TestListenerNameOfARC(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "linux"},
 		Spec:       v1alpha1.AutoscalingRunnerSetSpec{GitHubConfigUrl: "https://github.com/owner/repo"},
 	}
-	if got := ARCListenerName(set); got != "linux-66b44686-listener" {
+	if got := kube.ARCListenerName(set); got != "linux-66b44686-listener" {
 		t.Errorf("ARCListenerName() = %s", got)
 	}
 	set.Name = strings.Repeat("long-", 20)
-	if got := ARCListenerName(set); len(validation.IsDNS1123Label(got)) != 0 {
+	if got := kube.ARCListenerName(set); len(validation.IsDNS1123Label(got)) != 0 {
 		t.Errorf("ARCListenerName() = %s: %v", got, validation.IsDNS1123Label(got))
 	}
 }
@@ -60,7 +64,7 @@ func TestListenerNames(t *testing.T) {
 		{named("arc-runners", long, "", "https://github.com/owner/repo"),
 			[]string{long[:37] + "-WORD16-listener", long[:21] + "-WORD32-listener"}},
 	} {
-		names := ListenerNames(test.set)
+		names := kube.ListenerNames(test.set)
 		for i, name := range names {
 			pattern := regexp.MustCompile("^" +
 				strings.NewReplacer("WORD16", "[0-9a-f]{16}", "WORD32", "[0-9a-f]{32}").Replace(test.want[i]) + "$")
@@ -76,11 +80,11 @@ func TestListenerNames(t *testing.T) {
 func TestListenerNamesOfAFoundPairDiffer(t *testing.T) {
 	one := named("team-a", "runners", "", "https://github.com/my-org")
 	other := named("team-b", "runners", "", "https://ghes.example.com/o26290805")
-	if ARCListenerName(one) != ARCListenerName(other) {
-		t.Fatalf("%s and %s: this pair shows nothing", ARCListenerName(one), ARCListenerName(other))
+	if kube.ARCListenerName(one) != kube.ARCListenerName(other) {
+		t.Fatalf("%s and %s: this pair shows nothing", kube.ARCListenerName(one), kube.ARCListenerName(other))
 	}
-	for i, name := range ListenerNames(one) {
-		if name == ListenerNames(other)[i] {
+	for i, name := range kube.ListenerNames(one) {
+		if name == kube.ListenerNames(other)[i] {
 			t.Errorf("both are named %s", name)
 		}
 	}
@@ -101,7 +105,7 @@ func TestListenerNamesAreOfOneSet(t *testing.T) {
 	for range 20_000 {
 		namespace, name := draw("ab"), draw("ab")+strings.Repeat("c", random.IntN(2)*50)
 		parts := [4]string{namespace, name, draw("ab@:1"), draw("ab@:1")}
-		for i, made := range ListenerNames(named(parts[0], parts[1], parts[2], parts[3])) {
+		for i, made := range kube.ListenerNames(named(parts[0], parts[1], parts[2], parts[3])) {
 			if problems := validation.IsDNS1123Label(made); len(problems) > 0 {
 				t.Fatalf("%q: %s: %v", parts, made, problems)
 			}
@@ -132,11 +136,11 @@ func TestRunnersAndTheirJobPodsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, set := range sets {
 		runners, pods := map[string]bool{}, map[string]bool{}
 		for len(runners) < 200 {
-			name := RunnerName(set)
+			name := kube.RunnerName(set)
 			if problems := validation.IsDNS1123Subdomain(name); len(name) > maxName || len(problems) > 0 {
 				t.Fatalf("RunnerName(%q) = %s: %v", set, name, problems)
 			}
-			if !IsRunnerName(set, name) {
+			if !kube.IsRunnerName(set, name) {
 				t.Fatalf("%s is not known as a runner of %s", name, set)
 			}
 			runners[name], pods[jobPodName(name)] = true, true
@@ -154,16 +158,16 @@ func TestRunnersAndTheirJobPodsHaveNamesOfTheirOwn(t *testing.T) {
 func TestRunnersOfAShortSetHaveItsWholeName(t *testing.T) {
 	whole := strings.Repeat("a", 41)
 	for set, want := range map[string]string{"linux": "linux-runner-", whole: whole + "-runner-"} {
-		if got := RunnerPrefix(set); got != want {
+		if got := kube.RunnerPrefix(set); got != want {
 			t.Errorf("RunnerPrefix(%s) = %s, want %s", set, got, want)
 		}
 	}
-	one, other := RunnerPrefix(whole+"1"), RunnerPrefix(whole+"2")
+	one, other := kube.RunnerPrefix(whole+"1"), kube.RunnerPrefix(whole+"2")
 	if one == other || !strings.HasPrefix(one, whole[:32]+"-") {
 		t.Errorf("%s and %s, want two prefixes that show what the set is called", one, other)
 	}
-	if !IsRunnerName(whole+"1", whole+"1-runner-abcde") || IsRunnerName("linux", "linux-large-runner-abcde") ||
-		IsRunnerName(whole+"1", whole+"2-runner-abcde") {
+	if !kube.IsRunnerName(whole+"1", whole+"1-runner-abcde") || kube.IsRunnerName("linux", "linux-large-runner-abcde") ||
+		kube.IsRunnerName(whole+"1", whole+"2-runner-abcde") {
 		t.Error("want runners with names from before known as the set's, and no other set's")
 	}
 }
@@ -171,28 +175,35 @@ func TestRunnersOfAShortSetHaveItsWholeName(t *testing.T) {
 // The Secret with the runners' proxy has ARC's name where that fits.
 func TestNamesOfProxySecretsFit(t *testing.T) {
 	for length := 1; length <= 253; length++ {
-		name := RunnerProxySecretName(strings.Repeat("a", length), "runners")
+		name := kube.RunnerProxySecretName(strings.Repeat("a", length), "runners")
 		if len(name) > maxName || len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Errorf("%s has %d characters", name, len(name))
 		}
 	}
-	if got := RunnerProxySecretName("set", "arc-runners"); got != "set-754b578d-runner-proxy" {
+	if got := kube.RunnerProxySecretName("set", "arc-runners"); got != "set-754b578d-runner-proxy" {
 		t.Errorf("RunnerProxySecretName() = %s, want ARC's", got)
 	}
 }
 
 func TestShortenedNamesStayDifferent(t *testing.T) {
-	one, other := shortened(strings.Repeat("a", 60)+"1", 50), shortened(strings.Repeat("a", 60)+"2", 50)
-	if one == other || len(one) > 50 {
-		t.Errorf("%s and %s", one, other)
-	}
-	if got := shortened("short", 50); got != "short" {
-		t.Errorf("shortened() = %s", got)
+	long := strings.Repeat("a", 60)
+	for what, name := range map[string]func(of string) string{
+		"proxy Secret": func(of string) string { return kube.RunnerProxySecretName(of, "runners") },
+		"listener":     func(of string) string { return kube.ARCListenerName(named("runners", of, "", "")) },
+		"prefix":       kube.RunnerPrefix,
+	} {
+		one, other := name(long+"1"), name(long+"2")
+		if one == other || len(one) > maxName {
+			t.Errorf("%s: %s and %s", what, one, other)
+		}
+		if got := name("short"); !strings.HasPrefix(got, "short-") {
+			t.Errorf("%s: %s", what, got)
+		}
 	}
 }
 
 func TestLabelsMerge(t *testing.T) {
-	got := Labels([]string{"argocd.", "actions.github.com/", ""},
+	got := kube.Labels([]string{"argocd.", "actions.github.com/", ""},
 		map[string]string{
 			"a":                           "1",
 			"argocd.argoproj.io/instance": "x",
@@ -219,10 +230,10 @@ func TestLabelsOfInstallers(t *testing.T) {
 		"app": false, "app.kubernetes.io": false, "kubernetes.io/os": false, "example.com/helm.sh": false,
 		"notapp.kubernetes.io/name": false, "": false,
 	} {
-		if got := OfInstaller(key); got != want {
+		if got := kube.OfInstaller(key); got != want {
 			t.Errorf("%q: %t", key, got)
 		}
-		if ForPruning(key) {
+		if kube.ForPruning(key) {
 			t.Errorf("%q: its installer leaves alone what has an owner", key)
 		}
 	}
@@ -230,7 +241,7 @@ func TestLabelsOfInstallers(t *testing.T) {
 		"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "objectset.rio.cattle.io/hash",
 		"configsync.gke.io/declared-version", "addonmanager.kubernetes.io/mode",
 	} {
-		if !OfInstaller(key) || !ForPruning(key) {
+		if !kube.OfInstaller(key) || !kube.ForPruning(key) {
 			t.Errorf("%q: its installer deletes whatever has it", key)
 		}
 	}
@@ -238,7 +249,7 @@ func TestLabelsOfInstallers(t *testing.T) {
 
 func TestAnnotationsMerge(t *testing.T) {
 	first := map[string]string{"a": "1", "b": "2"}
-	got := Annotations(first, nil, map[string]string{"b": "3"})
+	got := kube.Annotations(first, nil, map[string]string{"b": "3"})
 	if diff := cmp.Diff(map[string]string{"a": "1", "b": "3"}, got); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -248,10 +259,10 @@ func TestAnnotationsMerge(t *testing.T) {
 }
 
 func TestMetadataMayBeAbsent(t *testing.T) {
-	if labels, annotations := Metadata(nil); labels != nil || annotations != nil {
+	if labels, annotations := kube.Metadata(nil); labels != nil || annotations != nil {
 		t.Errorf("Metadata(nil) = %v, %v", labels, annotations)
 	}
-	labels, annotations := Metadata(&v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})
+	labels, annotations := kube.Metadata(&v1alpha1.ResourceMeta{Labels: map[string]string{"a": "b"}})
 	if labels["a"] != "b" || annotations != nil {
 		t.Errorf("Metadata() = %v, %v", labels, annotations)
 	}
@@ -265,7 +276,7 @@ func TestLabelValue(t *testing.T) {
 		strings.Repeat("x", 64): strings.Repeat("x", 58) + "-trim",
 		strings.Repeat("x", 57) + "-" + strings.Repeat("y", 9): strings.Repeat("x", 57) + "-trim",
 	} {
-		got := LabelValue(text)
+		got := kube.LabelValue(text)
 		if got != want || len(validation.IsValidLabelValue(got)) != 0 {
 			t.Errorf("LabelValue(%q) = %q, want %q", text, got, want)
 		}

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestForEachIsBoundedAndComplete(t *testing.T) {
@@ -14,7 +16,7 @@ func TestForEachIsBoundedAndComplete(t *testing.T) {
 		var running, most, done atomic.Int32
 		failure := errors.New("third")
 		items := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
-		err := ForEach(t.Context(), 3, items, func(_ context.Context, item int) error {
+		err := kube.ForEach(t.Context(), 3, items, func(_ context.Context, item int) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			<-time.After(time.Second)
 			running.Add(-1)
@@ -32,7 +34,7 @@ func TestForEachIsBoundedAndComplete(t *testing.T) {
 
 func TestForEachDoesNotTellTheSameAThousandTimes(t *testing.T) {
 	refused := errors.New("refused")
-	err := ForEach(t.Context(), 4, make([]int, 1000), func(context.Context, int) error { return refused })
+	err := kube.ForEach(t.Context(), 4, make([]int, 1000), func(context.Context, int) error { return refused })
 	if want := "refused\nrefused\nrefused\nand 997 more"; !errors.Is(err, refused) || err.Error() != want {
 		t.Errorf("ForEach() = %q, want %q", err, want)
 	}
@@ -41,7 +43,7 @@ func TestForEachDoesNotTellTheSameAThousandTimes(t *testing.T) {
 func TestForEachEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done atomic.Int32
-	err := ForEach(ctx, 1, make([]int, 100), func(context.Context, int) error {
+	err := kube.ForEach(ctx, 1, make([]int, 100), func(context.Context, int) error {
 		done.Add(1)
 		cancel()
 		return nil
@@ -49,7 +51,7 @@ func TestForEachEndsWithItsContext(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || done.Load() > 3 {
 		t.Errorf("ForEach() = %v after %d items", err, done.Load())
 	}
-	if err := ForEach(t.Context(), 4, nil, func(context.Context, int) error { return nil }); err != nil {
+	if err := kube.ForEach(t.Context(), 4, nil, func(context.Context, int) error { return nil }); err != nil {
 		t.Errorf("ForEach() of nothing = %v", err)
 	}
 }
@@ -65,7 +67,7 @@ func TestEarlierOfTwoMoments(t *testing.T) {
 		"on either side":     {late, never, late},
 		"never at all":       {never, never, never},
 	} {
-		if got := EarlierOf(test.a, test.b); !got.Equal(test.want) {
+		if got := kube.EarlierOf(test.a, test.b); !got.Equal(test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestPartsOfPods(t *testing.T) {
@@ -17,30 +19,30 @@ func TestPartsOfPods(t *testing.T) {
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Reason: "Fine"}},
 		},
 	}
-	if got := Container(&pod.Spec, "runner"); got != &pod.Spec.Containers[1] {
+	if got := kube.Container(&pod.Spec, "runner"); got != &pod.Spec.Containers[1] {
 		t.Errorf("Container() = %v, want the pod's own", got)
 	}
-	if got := ContainerStatus(pod, "runner"); got == nil || got.RestartCount != 3 {
+	if got := kube.ContainerStatus(pod, "runner"); got == nil || got.RestartCount != 3 {
 		t.Errorf("ContainerStatus() = %v", got)
 	}
-	if got := PodCondition(pod, corev1.PodReady); got == nil || got.Reason != "Fine" {
+	if got := kube.PodCondition(pod, corev1.PodReady); got == nil || got.Reason != "Fine" {
 		t.Errorf("PodCondition() = %v", got)
 	}
-	if image, none := Image(&pod.Spec, "runner"), Image(&pod.Spec, "another"); image != "image:1" || none != "(none)" {
+	if image, none := kube.Image(&pod.Spec, "runner"), kube.Image(&pod.Spec, "another"); image != "image:1" || none != "(none)" {
 		t.Errorf("Image() = %q and %q", image, none)
 	}
-	if Container(&pod.Spec, "another") != nil || ContainerStatus(pod, "sidecar") != nil ||
-		PodCondition(pod, corev1.PodScheduled) != nil {
+	if kube.Container(&pod.Spec, "another") != nil || kube.ContainerStatus(pod, "sidecar") != nil ||
+		kube.PodCondition(pod, corev1.PodScheduled) != nil {
 		t.Error("what is not there was found")
 	}
 }
 
 func TestGracePeriod(t *testing.T) {
 	given := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionGracePeriodSeconds: new(int64(90))}}
-	if got := GracePeriod(given); got != 90*time.Second {
+	if got := kube.GracePeriod(given); got != 90*time.Second {
 		t.Errorf("GracePeriod() = %s, want 90s", got)
 	}
-	if got := GracePeriod(&corev1.Pod{}); got != 0 {
+	if got := kube.GracePeriod(&corev1.Pod{}); got != 0 {
 		t.Errorf("GracePeriod() = %s where none was given", got)
 	}
 }
@@ -85,12 +87,12 @@ func TestUnwritableWork(t *testing.T) {
 					VolumeMounts:    []corev1.VolumeMount{{Name: "work", MountPath: test.path}},
 				},
 			}}
-		got := UnwritableWork(spec, "runner")
+		got := kube.UnwritableWork(spec, "runner")
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q in it", title, got, test.want)
 		}
 	}
-	if got := UnwritableWork(&corev1.PodSpec{}, "runner"); got != "" {
+	if got := kube.UnwritableWork(&corev1.PodSpec{}, "runner"); got != "" {
 		t.Errorf("without a runner: %q", got)
 	}
 }

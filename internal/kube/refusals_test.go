@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestWhichErrorsAreUnanswered(t *testing.T) {
@@ -35,7 +37,7 @@ func TestWhichErrorsAreUnanswered(t *testing.T) {
 		"conflict":                  {apierrors.NewConflict(pods, "a", errors.New("changed")), false},
 		"not found":                 {apierrors.NewNotFound(pods, "a"), false},
 	} {
-		if got := IsUnanswered(test.err); got != test.want {
+		if got := kube.IsUnanswered(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
@@ -53,7 +55,7 @@ func TestWhichErrorsMeanThatTheCacheIsBehind(t *testing.T) {
 		"not found":      {apierrors.NewNotFound(corev1.Resource("pods"), "a"), false},
 		"no answer":      {context.DeadlineExceeded, false},
 	} {
-		if got := IsBehind(test.err); got != test.want {
+		if got := kube.IsBehind(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 func TestScaleSetLabels(t *testing.T) {
@@ -16,7 +17,7 @@ func TestScaleSetLabels(t *testing.T) {
 		v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelComponent: "role",
 		v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "n",
 	}
-	if diff := cmp.Diff(want, ScaleSetLabels(set, "role")); diff != "" {
+	if diff := cmp.Diff(want, kube.ScaleSetLabels(set, "role")); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
@@ -32,17 +33,17 @@ func TestSortListeners(t *testing.T) {
 		}}
 	}
 	want := []v1alpha1.AutoscalingListener{
-		listener(ListenerNames(set)[0], served, early),
-		listener(ListenerNames(set)[1], served, early),
-		listener(ARCListenerName(set), served, early),
+		listener(kube.ListenerNames(set)[0], served, early),
+		listener(kube.ListenerNames(set)[1], served, early),
+		listener(kube.ARCListenerName(set), served, early),
 		listener("of-another-address", served, late),
 		listener("of-an-earlier-address", served, early),
-		listener(ListenerNames(set)[0], nil, late),
+		listener(kube.ListenerNames(set)[0], nil, late),
 		listener("of-somebody-else", nil, late),
 	}
 	got := slices.Clone(want)
 	slices.Reverse(got)
-	SortListeners(set, got)
+	kube.SortListeners(set, got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
@@ -65,7 +66,7 @@ func TestHasServer(t *testing.T) {
 		set := &v1alpha1.EphemeralRunnerSet{}
 		set.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: test.session}
 		set.Status.Listener, set.Spec.Replicas = test.listener, test.replicas
-		if got := HasServer(set); got != test.want {
+		if got := kube.HasServer(set); got != test.want {
 			t.Errorf("%s: %t, want %t", test.what, got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
@@ -30,12 +31,12 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 		"lost label":    {func(set *v1alpha1.EphemeralRunnerSet) { set.Labels = nil }, true},
 		"changed field": {func(set *v1alpha1.EphemeralRunnerSet) { *set.Spec.MaxRunners = 6 }, true},
 		"of another wish": {
-			func(set *v1alpha1.EphemeralRunnerSet) { SetAnnotation(set, v1alpha1.AnnotationIntegrityHash, "x") }, true,
+			func(set *v1alpha1.EphemeralRunnerSet) { kube.SetAnnotation(set, v1alpha1.AnnotationIntegrityHash, "x") }, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := runnerSet()
-			SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, Hash(runnerSet()))
+			kube.SetAnnotation(live, v1alpha1.AnnotationIntegrityHash, kube.Hash(runnerSet()))
 			live.UID, live.ResourceVersion, live.CreationTimestamp = "u", "1", metav1.NewTime(time.Unix(1, 0))
 			test.change(live)
 			written := false
@@ -47,7 +48,7 @@ func TestApplyWritesOnlyWhatChanged(t *testing.T) {
 					return nil
 				},
 			}).Build()
-			applied, err := Apply(t.Context(), c, runnerSet(), live, []string{"spec", "patchID"})
+			applied, err := kube.Apply(t.Context(), c, runnerSet(), live, []string{"spec", "patchID"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +72,7 @@ func TestHashOfASecretIsNotOfItsData(t *testing.T) {
 	var hashes []string
 	var live client.Object
 	for _, password := range []string{"a", "b"} {
-		if applied, err := Apply(t.Context(), c, secret(password), live); err != nil || !applied {
+		if applied, err := kube.Apply(t.Context(), c, secret(password), live); err != nil || !applied {
 			t.Fatalf("applied %t: %v", applied, err)
 		}
 		now := &corev1.Secret{}
@@ -142,11 +143,11 @@ func TestStatusIsWrittenWhereItDiffers(t *testing.T) {
 	c, writes := newAPI(t, runnerWith())
 	runner := read(t, c)
 	before := runner.DeepCopy()
-	if wrote, err := PatchStatus(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+	if wrote, err := kube.PatchStatus(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
 		t.Errorf("PatchStatus() = %t, %v with %d writes for no difference", wrote, err, *writes)
 	}
 	runner.Status.Reason = "Because"
-	if wrote, err := PatchStatus(t.Context(), c, runner, before); !wrote || err != nil {
+	if wrote, err := kube.PatchStatus(t.Context(), c, runner, before); !wrote || err != nil {
 		t.Errorf("PatchStatus() = %t, %v", wrote, err)
 	}
 	if read(t, c).Status.Reason != "Because" || runner.ResourceVersion == before.ResourceVersion {
@@ -158,11 +159,11 @@ func TestMetadataIsWrittenWhereItDiffers(t *testing.T) {
 	c, writes := newAPI(t, runnerWith())
 	runner := read(t, c)
 	before := runner.DeepCopy()
-	if wrote, err := Patch(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
+	if wrote, err := kube.Patch(t.Context(), c, runner, before); wrote || err != nil || *writes != 0 {
 		t.Errorf("Patch() = %t, %v with %d writes for no difference", wrote, err, *writes)
 	}
-	SetAnnotation(runner, "a", "b")
-	if wrote, err := Patch(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
+	kube.SetAnnotation(runner, "a", "b")
+	if wrote, err := kube.Patch(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
 		t.Errorf("Patch() = %t, %v", wrote, err)
 	}
 }
@@ -170,7 +171,7 @@ func TestMetadataIsWrittenWhereItDiffers(t *testing.T) {
 func TestOnlyThisHoldsForOneObject(t *testing.T) {
 	runner := runnerWith()
 	runner.UID = "this"
-	only := UIDPrecondition(runner)
+	only := kube.UIDPrecondition(runner)
 	runner.UID = "another"
 	if only.UID == nil || *only.UID != "this" || only.ResourceVersion != nil {
 		t.Errorf("UIDPrecondition() = %+v, want the UID it was given and nothing else", only)

@@ -1,4 +1,4 @@
-package phases
+package phases_test
 
 import (
 	"strings"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/phases"
 )
 
 const noon = 1_800_000_000
@@ -74,7 +75,7 @@ func TestPhasesAreReadFromRunnerAndPod(t *testing.T) {
 		"no pod": {nil, v1alpha1.RunnerPhases{Queued: at(-20), Assigned: at(-5), Started: at(40), ContainerUp: at(-99)}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(&test.want, Of(newRunner(), test.pod)); diff != "" {
+			if diff := cmp.Diff(&test.want, phases.Of(newRunner(), test.pod)); diff != "" {
 				t.Errorf("phases (-want +got):\n%s", diff)
 			}
 		})
@@ -84,26 +85,26 @@ func TestPhasesAreReadFromRunnerAndPod(t *testing.T) {
 func TestWaitsAddUpToTheWholeWait(t *testing.T) {
 	for title, test := range map[string]struct {
 		reached *v1alpha1.RunnerPhases
-		want    []Wait
+		want    []phases.Wait
 	}{
 		"a new runner": {
 			&v1alpha1.RunnerPhases{Queued: at(-20), Assigned: at(-5), Created: at(0), Registered: at(2), Placed: at(10), ImagePulled: at(30), ContainerUp: at(31), Started: at(40)},
-			[]Wait{{assigned, 15 * time.Second}, {created, 5 * time.Second}, {registered, 2 * time.Second}, {placed, 8 * time.Second},
-				{imagePulled, 20 * time.Second}, {containerUp, time.Second}, {started, 9 * time.Second}},
+			[]phases.Wait{{"assigned", 15 * time.Second}, {"created", 5 * time.Second}, {"registered", 2 * time.Second}, {"placed", 8 * time.Second},
+				{"imagePulled", 20 * time.Second}, {"containerUp", time.Second}, {"started", 9 * time.Second}},
 		},
 		"a runner that was idle": {
 			&v1alpha1.RunnerPhases{Queued: at(100), Assigned: at(101), Created: at(0), Placed: at(10), ContainerUp: at(30), Started: at(103)},
-			[]Wait{{assigned, time.Second}, {created, 0}, {placed, 0}, {containerUp, 0}, {started, 2 * time.Second}},
+			[]phases.Wait{{"assigned", time.Second}, {"created", 0}, {"placed", 0}, {"containerUp", 0}, {"started", 2 * time.Second}},
 		},
 		"a node whose clock is behind": {
 			&v1alpha1.RunnerPhases{Assigned: at(0), Placed: at(10), ContainerUp: at(-3000), Started: at(12)},
-			[]Wait{{placed, 10 * time.Second}, {containerUp, 0}, {started, 2 * time.Second}},
+			[]phases.Wait{{"placed", 10 * time.Second}, {"containerUp", 0}, {"started", 2 * time.Second}},
 		},
 		"nobody knows when it was queued": {&v1alpha1.RunnerPhases{Created: at(0), ContainerUp: at(30), Started: at(9000)}, nil},
 		"nothing is known":                {nil, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Waits(test.reached)); diff != "" {
+			if diff := cmp.Diff(test.want, phases.Waits(test.reached)); diff != "" {
 				t.Errorf("waits (-want +got):\n%s", diff)
 			}
 		})
@@ -112,13 +113,13 @@ func TestWaitsAddUpToTheWholeWait(t *testing.T) {
 
 // Whoever may write pods can write anything into the annotation.
 func TestAnnotationIsReadWithCare(t *testing.T) {
-	if got := Text(&v1alpha1.RunnerPhases{Created: at(0), Started: at(7)}); got != "created=1800000000 started=1800000007" {
+	if got := phases.Text(&v1alpha1.RunnerPhases{Created: at(0), Started: at(7)}); got != "created=1800000000 started=1800000007" {
 		t.Errorf("text %q", got)
 	}
 	for _, text := range []string{"", "registered", "registered=", "registered=x", "registered=-1", "registered=99999999999999999999",
 		"registered=253402300800", strings.Repeat("a=1 ", 1000) + "registered=1800000002"} {
 		pod := newPod(func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationPhases] = text })
-		if got := Of(newRunner(), pod).Registered; got != nil {
+		if got := phases.Of(newRunner(), pod).Registered; got != nil {
 			t.Errorf("%.40q says %s", text, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package autoscalinglistener
+package autoscalinglistener_test
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package autoscalinglistener
+package autoscalinglistener_test
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func TestListenerBecomesReady(t *testing.T) {
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	if got := testutil.ToFloat64(running.WithLabelValues(key.Name, key.Namespace, "", "my-org", "")); got != 1 {
+	if got := testutil.ToFloat64(running(t).WithLabelValues(key.Name, key.Namespace, "", "my-org", "")); got != 1 {
 		t.Errorf("gha_controller_running_listeners = %v, want 1", got)
 	}
 }
@@ -53,8 +53,9 @@ func TestAccessIsTheLeastThatWorks(t *testing.T) {
 		t.Errorf("the Role's owner is %+v, want the AutoscalingRunnerSet: garbage collection takes it with the set",
 			owner)
 	}
-	if request := listenerOfAccess(t.Context(), binding); len(request) != 1 || request[0].NamespacedName != key {
-		t.Errorf("the RoleBinding leads to %v, want %s", request, key)
+	if binding.Labels[v1alpha1.LabelListenerNamespace] != key.Namespace ||
+		binding.Labels[v1alpha1.LabelListenerName] != key.Name {
+		t.Errorf("the RoleBinding's labels %v don't lead to %s", binding.Labels, key)
 	}
 	if binding.RoleRef.Name != key.Name || binding.Subjects[0].Namespace != managerNamespace {
 		t.Errorf("binding of %+v to %+v", binding.RoleRef, binding.Subjects)
@@ -131,10 +132,11 @@ func TestRulesAboutAddressesReachTheListener(t *testing.T) {
 	if got := f.configuration().Addresses; got == nil || len(got.AllowedGitHubURLs) != 0 {
 		t.Errorf("got %+v, want rules without exceptions", got)
 	}
-	f.controller.options.AllowedGitHubURLs = []string{"https://github.com/acme"}
+	f.options.AllowedGitHubURLs = []string{"https://github.com/acme"}
+	f.restart()
 	f.settle()
 	if got := f.configuration().Addresses; got == nil ||
-		!slices.Equal(got.AllowedGitHubURLs, f.controller.options.AllowedGitHubURLs) {
+		!slices.Equal(got.AllowedGitHubURLs, f.options.AllowedGitHubURLs) {
 		t.Errorf("got %+v, want those of the manager", got)
 	}
 }
@@ -143,7 +145,7 @@ func TestRulesAboutAddressesReachTheListener(t *testing.T) {
 // kubelet reads them within a minute.
 func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f := started(t)
-	announced := func() string { return f.pod().Annotations[annotationConfiguration] }
+	announced := func() string { return f.pod().Annotations["actions.github.com/listener-config-hash"] }
 	first := announced()
 	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.MaxRunners = 20 })
 	f.settle()

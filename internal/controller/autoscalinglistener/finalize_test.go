@@ -1,4 +1,4 @@
-package autoscalinglistener
+package autoscalinglistener_test
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.settle()
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonStopping)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "Stopping")
 	if !f.exists()["Role"] {
 		t.Error("the rights are gone before the listener has ended its session")
 	}
@@ -53,7 +53,7 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 	if diff := cmp.Diff(want, f.exists()); diff != "" {
 		t.Errorf("objects before the deregistration (-want +got):\n%s", diff)
 	}
-	if series := testutil.CollectAndCount(running); series != 0 {
+	if series := testutil.CollectAndCount(running(t)); series != 0 {
 		t.Error("gha_controller_running_listeners stays at 0 while the deletion waits for jobs, which raises " +
 			"HarrierListenerDown")
 	}
@@ -69,7 +69,7 @@ func TestSecretsOutliveThePodUntilTheDeregistration(t *testing.T) {
 			t.Errorf("%s is left", object)
 		}
 	}
-	if series := testutil.CollectAndCount(running); series != 0 {
+	if series := testutil.CollectAndCount(running(t)); series != 0 {
 		t.Errorf("%d series of gha_controller_running_listeners are left", series)
 	}
 }
@@ -88,15 +88,42 @@ func TestListenerDeletedByHandGoesAtOnce(t *testing.T) {
 }
 
 func TestDeregistrationEndsWithTheSet(t *testing.T) {
-	set := newSet()
-	deleted := metav1.Now()
-	set.DeletionTimestamp = &deleted
-	if !deregistrationPending(set) {
-		t.Error("a set in deletion with an id on GitHub needs the listener's Secrets")
-	}
-	set.Finalizers = nil
-	if deregistrationPending(set) || deregistrationPending(nil) {
-		t.Error("a set that was released needs no Secrets any more")
+	for name, test := range map[string]struct {
+		finalizers []string // of the set, whose id on GitHub is in its annotations to the end
+		kept       bool
+	}{
+		"not released":               {[]string{v1alpha1.FinalizerAutoscalingRunnerSet}, true},
+		"released, kept by somebody": {[]string{"example.com/hold"}, false},
+		"gone":                       {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := started(t)
+			set := f.set()
+			set.Finalizers = test.finalizers
+			if err := f.client.Update(t.Context(), set); err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range []client.Object{set, f.listener()} {
+				if err := f.client.Delete(t.Context(), object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.settle()
+			if left := f.exists(); left["pod"] || left["config"] != test.kept || left["listener"] != test.kept {
+				t.Errorf("left %v, want the Secrets: %t", left, test.kept)
+			}
+			set = &v1alpha1.AutoscalingRunnerSet{}
+			if f.get(set, setNamespace, "set") {
+				set.Finalizers = nil
+				if err := f.client.Update(t.Context(), set); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.settle()
+			if left := f.exists(); left["config"] || left["listener"] {
+				t.Errorf("left with the set: %v", left)
+			}
+		})
 	}
 }
 

@@ -1,4 +1,4 @@
-package autoscalinglistener
+package autoscalinglistener_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -29,6 +30,17 @@ import (
 const (
 	managerNamespace = "arc-systems"
 	setNamespace     = "arc-runners"
+)
+
+// What the design promises: the waits until something is looked at, or written, again.
+const (
+	recheckInterval         = 2 * time.Minute  // the content of Secrets
+	refusedRecheckInterval  = 15 * time.Second // and of those that GitHub refuses
+	takenRetryInterval      = time.Minute
+	rephraseInterval        = 10 * time.Second
+	announceGrace           = 2 * time.Second
+	successorFirstBackoff   = 5 * time.Second
+	successorLongestBackoff = time.Minute
 )
 
 var key = types.NamespacedName{Namespace: managerNamespace, Name: "set-listener"}
@@ -40,7 +52,8 @@ type fixture struct {
 	clock       *clocktesting.FakePassiveClock
 	credentials *fakeCredentials
 	recorder    *events.FakeRecorder
-	controller  *Controller
+	controller  *autoscalinglistener.Controller
+	options     autoscalinglistener.Options
 	// secretReads counts reads of Secrets.
 	secretReads int
 	// behind hides pods from lists, as a cache does that is behind.
@@ -135,13 +148,17 @@ func newFixture(t *testing.T) *fixture {
 			return c.Apply(ctx, object, options...)
 		},
 	})
-	f.controller = NewController(Options{
+	f.options = autoscalinglistener.Options{
 		Client: cached, Reader: counting, Credentials: f.credentials, Recorder: f.recorder, Clock: f.clock,
 		Namespace: managerNamespace,
 		LogLevel:  "info", LogFormat: "json", MetricsAddr: ":8080", MetricsEndpoint: "/metrics",
-	})
+	}
+	f.restart()
 	return f
 }
+
+// restart replaces the controller by one that remembers nothing.
+func (f *fixture) restart() { f.controller = autoscalinglistener.NewController(f.options) }
 
 // patch counts patches of pods and rejects them if podsForbidden is set.
 func (f *fixture) patch(
@@ -256,7 +273,15 @@ func (f *fixture) edit(change func(*v1alpha1.AutoscalingListener)) {
 // podStatus changes the pod's status as the kubelet or the node controller would.
 func (f *fixture) podStatus(change func(*corev1.PodStatus)) {
 	f.Helper()
-	pod := f.pod()
+	f.podStatusOf(key, change)
+}
+
+func (f *fixture) podStatusOf(listener types.NamespacedName, change func(*corev1.PodStatus)) {
+	f.Helper()
+	pod := &corev1.Pod{}
+	if !f.get(pod, listener.Namespace, listener.Name) {
+		f.Fatalf("listener %s has no pod", listener)
+	}
 	change(&pod.Status)
 	if err := f.client.Status().Update(f.Context(), pod); err != nil {
 		f.Fatal(err)
@@ -266,13 +291,16 @@ func (f *fixture) podStatus(change func(*corev1.PodStatus)) {
 // run makes the pod ready. Its UID is set because the fake API server gives none.
 func (f *fixture) run() {
 	f.Helper()
-	f.podStatus(func(status *corev1.PodStatus) {
-		status.Phase = corev1.PodRunning
-		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
-		status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	})
+	f.podStatus(ready)
+}
+
+// ready makes a status that of a pod that is ready.
+func ready(status *corev1.PodStatus) {
+	status.Phase = corev1.PodRunning
+	status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
+	status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ListenerContainerName,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
 // replacePod replaces the pod by another with the same name.

@@ -1,4 +1,4 @@
-package autoscalinglistener
+package autoscalinglistener_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
@@ -31,34 +32,89 @@ func TestOldPodIsGoneBeforeTheNewOneStarts(t *testing.T) {
 	}
 }
 
+// listenersOfOtherSets creates them, each of which works.
+func (f *fixture) listenersOfOtherSets(number int) (names []types.NamespacedName) {
+	f.Helper()
+	for i := range number {
+		set := newSet()
+		set.Name, set.UID = fmt.Sprint("other-", i), types.UID(fmt.Sprint("other-set-", i))
+		listener := newListener(func(l *v1alpha1.AutoscalingListener) {
+			l.Name, l.UID = set.Name+"-listener", types.UID(fmt.Sprint("other-listener-", i))
+			l.Labels[v1alpha1.LabelScaleSetName], l.Spec.AutoscalingRunnerSetName = set.Name, set.Name
+		})
+		f.create(set, listener)
+		names = append(names, client.ObjectKeyFromObject(listener))
+		f.settleOther(names[i])
+		f.works(names[i])
+	}
+	return names
+}
+
+// settleOther is settle for another set's listener, and works makes its pod ready.
+func (f *fixture) settleOther(name types.NamespacedName) {
+	f.Helper()
+	for range 4 {
+		controllertest.Reconcile(f, f.controller, name)
+	}
+}
+
+func (f *fixture) works(name types.NamespacedName) {
+	f.Helper()
+	f.podStatusOf(name, ready)
+	f.settleOther(name)
+}
+
+// upgrade gives a listener another image, which replaces its pod, and returns the image that the pod has then.
+func (f *fixture) upgrade(name types.NamespacedName, image string) string {
+	f.Helper()
+	listener := &v1alpha1.AutoscalingListener{}
+	f.get(listener, name.Namespace, name.Name)
+	listener.Spec.Image = image
+	if err := f.client.Update(f.Context(), listener); err != nil {
+		f.Fatal(err)
+	}
+	f.settleOther(name)
+	pod := &corev1.Pod{}
+	f.get(pod, name.Namespace, name.Name)
+	return pod.Spec.Containers[0].Image
+}
+
 // A listener that works goes on until it is its turn to be replaced. One that doesn't work has nothing to lose.
 func TestWorkingListenersAreReplacedInTurns(t *testing.T) {
 	f := started(t)
-	other := func(i int) types.NamespacedName {
-		return types.NamespacedName{Namespace: managerNamespace, Name: fmt.Sprint("other-", i)}
+	others := f.listenersOfOtherSets(5)
+	for _, other := range others {
+		if got := f.upgrade(other, "controller:2"); got != "controller:2" {
+			t.Fatalf("%s has %s while there are turns", other, got)
+		}
 	}
-	for i := range 5 {
-		f.controller.turns.Take(other(i), f.clock.Now())
-	}
-	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:2" })
-	f.settle()
-	if got := f.pod().Spec.Containers[0].Image; got != "controller:1" {
+	if got := f.upgrade(key, "controller:2"); got != "controller:1" {
 		t.Errorf("the pod has %s while five others are being replaced", got)
 	}
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 	if after := f.reconcile().RequeueAfter; after != 2*time.Second {
 		t.Errorf("it asks again after %s, want 2 s", after)
 	}
-	f.controller.turns.Return(other(0))
+	f.works(others[0])
 	f.settle()
 	if got := f.pod().Spec.Containers[0].Image; got != "controller:2" {
 		t.Errorf("the pod has %s though it is its turn", got)
 	}
-	f.controller.turns.Take(other(0), f.clock.Now())
-	f.edit(func(l *v1alpha1.AutoscalingListener) { l.Spec.Image = "controller:3" })
-	f.settle() // the pod isn't ready yet
-	if got := f.pod().Spec.Containers[0].Image; got != "controller:3" {
+	if got := f.upgrade(others[0], "controller:3"); got != "controller:2" {
+		t.Errorf("another has %s while five are being replaced", got)
+	}
+	f.podStatusOf(others[0], func(status *corev1.PodStatus) { status.Conditions = nil })
+	f.settleOther(others[0])
+	if got := f.upgrade(others[0], "controller:4"); got != "controller:4" {
 		t.Errorf("a pod that doesn't work waits with %s", got)
+	}
+	for _, name := range others { // so that the metric has no series of them
+		listener := &v1alpha1.AutoscalingListener{}
+		f.get(listener, name.Namespace, name.Name)
+		if err := f.client.Delete(t.Context(), listener); err != nil {
+			t.Fatal(err)
+		}
+		f.settleOther(name)
 	}
 }
 
@@ -103,7 +159,7 @@ func TestPodOfAnEarlierListenerGoesFirst(t *testing.T) {
 	if f.pod() != nil {
 		t.Fatal("two listeners run at once")
 	}
-	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonPredecessor)
+	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "WaitingForPredecessor")
 	f.get(stray, managerNamespace, stray.Name)
 	stray.Finalizers = nil
 	if err := f.client.Update(t.Context(), stray); err != nil {
@@ -141,7 +197,7 @@ func TestEvictedPodsSuccessorWaitsLongerEachTime(t *testing.T) {
 		if f.pod() != nil {
 			t.Fatalf("failure %d: the next pod started at once", i+1)
 		}
-		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonBackOff)
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, "BackOff")
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
 			t.Errorf("failure %d: next look after %s, want %s", i+1, requeueAfter, pause)
 		}
@@ -210,14 +266,14 @@ func TestForeignPodOfTheSameNameIsSaid(t *testing.T) {
 	f.settle()
 	for i, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
 		time.Minute, time.Minute} {
-		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, reasonNameTaken)
+		f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPodNameTaken)
 		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != pause {
 			t.Errorf("try %d: the next one after %s, want %s", i+1, requeueAfter, pause)
 		}
 		f.elapse(pause)
 		f.reconcile()
 	}
-	if told := controllertest.CountEvents(f.recorder, reasonNameTaken); told != 1 {
+	if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonPodNameTaken); told != 1 {
 		t.Errorf("it was told %d times", told)
 	}
 	if err := f.client.Delete(t.Context(), f.pod()); err != nil {
@@ -238,7 +294,7 @@ func TestOwnPodThatIsNotSeenYetIsAwaited(t *testing.T) {
 	if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != time.Second {
 		t.Errorf("next look after %s", requeueAfter)
 	}
-	if told := controllertest.CountEvents(f.recorder, reasonNameTaken); told != 0 {
+	if told := controllertest.CountEvents(f.recorder, v1alpha1.ReasonPodNameTaken); told != 0 {
 		t.Error("the listener's own pod was taken for somebody else's")
 	}
 }

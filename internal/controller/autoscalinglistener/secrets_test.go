@@ -1,4 +1,4 @@
-package autoscalinglistener
+package autoscalinglistener_test
 
 import (
 	"testing"
@@ -73,7 +73,7 @@ func TestSettledSecretsAndPodStay(t *testing.T) {
 	f := behindProxy(t, "token", "a")
 	before := f.objects()
 	for range 3 {
-		f.controller = NewController(f.controller.options)
+		f.restart()
 		f.elapse(recheckInterval)
 		f.settle()
 	}
@@ -136,7 +136,7 @@ func TestAListenerKeepsItsTokenUntilGitHubHasAcceptedAnother(t *testing.T) {
 	want("token-1")
 	f.credentials.kept = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-1"},
 		Proxy: f.credentials.resolved.Proxy}
-	f.controller = NewController(f.controller.options)
+	f.restart()
 	accepted(metav1.ConditionFalse, v1alpha1.ReasonSingleSignOnRequired, set.Generation)
 	want("token-1")
 	accepted(metav1.ConditionTrue, "Accepted", set.Generation)

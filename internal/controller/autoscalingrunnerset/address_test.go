@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -83,7 +83,7 @@ func TestAnotherAddressOfThePlaceKeepsTheScaleSet(t *testing.T) {
 					f.settle()
 					f.listening()
 					if restarted {
-						f.restart(nil)
+						f.restart()
 					}
 					f.movedTo(alias, f.github.Sets[address])
 					if calls := f.github.Made(); slices.Contains(calls, "delete 1") ||

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -95,7 +95,7 @@ func TestReadyWaitsWhileGitHubIsAway(t *testing.T) {
 		f.settle()
 		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 		f.wantMessage(v1alpha1.ConditionReady, "no route to host")
-		f.restart(nil)
+		f.restart()
 		f.settle()
 		f.wantObserved(metav1.ConditionFalse, reasonChecking, metav1.ConditionFalse)
 		f.github.Fail(nil)
@@ -134,7 +134,7 @@ func TestReadyStays(t *testing.T) {
 		},
 		"restart, GitHub away": func(f *fixture) {
 			f.github.Fail(errors.New("no route to host"))
-			f.restart(nil)
+			f.restart()
 		},
 		"renewed token":  func(f *fixture) { f.setToken("renewed") },
 		"same content":   func(f *fixture) { f.upgrade("token") },

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -164,7 +165,8 @@ func TestLimitForEachSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.controller.options.MaxRunnersPerSet = 50
+				f.change = func(o *autoscalingrunnerset.Options) { o.MaxRunnersPerSet = 50 }
+				f.restart()
 				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 					s.Spec.MinRunners, s.Spec.MaxRunners = test.least,
 						test.most

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -37,7 +37,7 @@ func TestCopiedAnnotationTakesOverNothing(t *testing.T) {
 				f.create(annotated("set"))
 				f.settle()
 				f.github.Fail(nil)
-				f.restart(nil)
+				f.restart()
 				f.settle()
 				if got := f.github.Sets[address][1]; got.Name != "victim" {
 					t.Errorf("scale set 1 is now %+v", got)
@@ -88,7 +88,7 @@ func TestDeletionOfACopyDeletesNothingOfOthers(t *testing.T) {
 			t.Error("a listener is made for a scale set of which nobody knows whose it is")
 		}
 		f.github.Fail(nil)
-		f.restart(nil)
+		f.restart()
 		f.github.Made()
 		f.delete()
 		f.settle()

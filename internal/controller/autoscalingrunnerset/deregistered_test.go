@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -29,14 +29,14 @@ func TestScaleSetIsDeletedOnceThoughTheStatusIsLate(t *testing.T) {
 			return c.SubResource(resource).Patch(ctx, object, patch, options...)
 		}
 		for range 3 {
-			f.restart(nil)
+			f.restart()
 			// errors are the point of it
 			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 			controllertest.Elapse(2 * time.Second)
 			_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
 		}
 		f.intercept.SubResourcePatch = nil
-		f.restart(nil)
+		f.restart()
 		f.settle()
 		if diff := cmp.Diff([]string{"delete 1"}, f.github.Made()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -110,7 +111,8 @@ func TestABudgetThatIsNewerThanTheReadIsNotMissed(t *testing.T) {
 		f.create(set)
 		f.settle()
 		controllertest.Elapse(2 * budgetsGrace)
-		f.controller.budgets.Read(f.Context(), newSet(), time.Now()) // for another set
+		f.create(newNeighbour())
+		controllertest.Reconcile(f, f.controller, twinKey) // reads them for another set
 		controllertest.Elapse(budgetsGrace)
 		budget.ResourceVersion = ""
 		f.create(budget)
@@ -143,10 +145,10 @@ func TestUnreadableBudgetsCostNothing(t *testing.T) {
 					}
 					return c.List(ctx, list, options...)
 				}
-				f.change = func(o *Options) {
+				f.change = func(o *autoscalingrunnerset.Options) {
 					o.Reader = interceptor.NewClient(f.client, interceptor.Funcs{List: list})
 				}
-				f.restart(nil)
+				f.restart()
 				f.create(newSet())
 				f.settle()
 				for range 4 {

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -30,6 +30,9 @@ type fakeGitHub struct {
 	// rereads counts the reads of credentials without memory.
 	rereads int
 }
+
+// relay is the way to GitHub, which a test may change while a controller uses it.
+type relay struct{ scaleset.Connections }
 
 func newFakeGitHub() *fakeGitHub {
 	return &fakeGitHub{ScaleSets: controllertest.NewScaleSets(), token: "token"}

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -309,7 +309,7 @@ func TestReleaseToleratesRefusals(t *testing.T) {
 					}
 					return c.Patch(ctx, object, patch, options...)
 				}
-				f.restart(nil)
+				f.restart()
 				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 					s.Labels[v1alpha1.LabelVersion] = managerVersion // what stripProtection leaves alone
 					s.Annotations = map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "kept"}
@@ -346,7 +346,7 @@ func TestDeletionSurvivesRestarts(t *testing.T) {
 		f.deletable()
 		again := func() {
 			for range 3 {
-				f.restart(nil)
+				f.restart()
 				f.reconcile()
 				controllertest.Elapse(statusInterval)
 				f.reconcile()

@@ -1,6 +1,7 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -30,6 +32,25 @@ const (
 	setNamespace     = "arc-runners"
 	address          = "https://github.com/my-org"
 	managerVersion   = "1.2.3"
+)
+
+// What the design promises: the longest waits until something is looked at, or written, again.
+const (
+	// statusInterval is that of counts in the status.
+	statusInterval = 2 * time.Second
+	// checkInterval is that of a scale set on GitHub that nothing is wrong with, give or take a tenth; recheckInterval,
+	// of one that the listener misses; contestedInterval, of one whose id another set has recorded, too.
+	checkInterval     = 5 * time.Minute
+	recheckInterval   = 5 * time.Second
+	contestedInterval = 30 * time.Second
+	// holdersSeenInterval is that of others that may have recorded the same scale set, and holderProvenInterval of one
+	// that GitHub has not confirmed, or that is about to go.
+	holdersSeenInterval  = 2 * time.Second
+	holderProvenInterval = 10 * time.Second
+	// takenRetryInterval is that of a listener's names that are taken.
+	takenRetryInterval = time.Minute
+	// scalingEventInterval is that of Events about the number of runners.
+	scalingEventInterval = time.Minute
 )
 
 // Reasons of conditions that tests ask for often.
@@ -56,10 +77,14 @@ type fixture struct {
 	client     client.WithWatch
 	github     *fakeGitHub
 	recorder   *events.FakeRecorder
-	controller *Controller
+	controller *autoscalingrunnerset.Controller
+	workers    *pool.Pool
+	// way leads to GitHub. late is what lists show of the sets, nil if it is what there is.
+	way  *relay
+	late *v1alpha1.AutoscalingRunnerSetList
 	// intercept is for rejecting requests, and change for other options; restart puts them into effect.
 	intercept *interceptor.Funcs
-	change    func(*Options)
+	change    func(*autoscalingrunnerset.Options)
 }
 
 // podOf returns a pod of a set's template, as far as tests need it.
@@ -86,7 +111,9 @@ func inBubble(t *testing.T, test func(f *fixture)) {
 
 func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	t.Helper()
-	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), intercept: &interceptor.Funcs{}}
+	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100),
+		workers: workers, intercept: &interceptor.Funcs{}}
+	f.way = &relay{f.github}
 	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
 			&v1alpha1.EphemeralRunnerSet{}).
@@ -94,28 +121,37 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 			ledger.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
 	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
 	controllertest.Create(t, f.client, budgetOf(setKey, nil))
-	f.restart(workers)
+	f.restart()
 	return f
 }
 
 // restart replaces the controller by one that remembers nothing.
-func (f *fixture) restart(workers *pool.Pool) {
-	if workers == nil {
-		workers = f.controller.options.Pool
-	}
-	options := Options{
+func (f *fixture) restart() {
+	kubernetes := interceptor.NewClient(f.client, interceptor.Funcs{List: f.list})
+	options := autoscalingrunnerset.Options{
 		Options: children.Options{
-			Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Recorder: f.recorder,
+			Client: interceptor.NewClient(kubernetes, *f.intercept), Reader: f.client, Recorder: f.recorder,
 			Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
 			ExcludedLabelPrefixes: []string{"internal.example/"},
 		},
-		Connections: f.github, Pool: workers, Clock: clock.RealClock{}, Version: managerVersion,
+		Connections: f.way, Pool: f.workers, Clock: clock.RealClock{}, Version: managerVersion,
 		StripForeignFinalizers: true, RunnerPod: podOf,
 	}
 	if f.change != nil {
 		f.change(&options)
 	}
-	f.controller = NewController(options)
+	f.controller = autoscalingrunnerset.NewController(options)
+}
+
+// list is the answer to the controller's lists, which tests may have come too late.
+func (f *fixture) list(
+	ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
+) error {
+	if sets, ok := list.(*v1alpha1.AutoscalingRunnerSetList); ok && f.late != nil {
+		*sets = *f.late.DeepCopy()
+		return nil
+	}
+	return c.List(ctx, list, options...)
 }
 
 // newSet returns an AutoscalingRunnerSet as the chart would create it.
@@ -148,18 +184,6 @@ func (f *fixture) reconcile() reconcile.Result {
 	result := controllertest.Reconcile(f, f.controller, setKey)
 	controllertest.Elapse(answered)
 	return result
-}
-
-// observe returns the world that a pass would begin with.
-func (f *fixture) observe() *world {
-	f.Helper()
-	set := f.set()
-	w, err := f.controller.observe(f.Context(),
-		&Pass{Key: setKey, Object: set, Memory: f.controller.MemoryOf(set), Now: time.Now()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	return w
 }
 
 // leaving returns the scale sets that the set has left, and that are to be deleted.

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
@@ -111,7 +113,7 @@ func TestDeletionAfterAMoveThatFailedDeletesWhereItWas(t *testing.T) {
 		if err := f.client.Delete(t.Context(), f.set()); err != nil {
 			t.Fatal(err)
 		}
-		f.restart(nil)
+		f.restart()
 		f.github.Fail(nil)
 		f.drained()
 		f.settle()
@@ -177,15 +179,31 @@ func TestWayBackKeepsTheScaleSet(t *testing.T) {
 
 // TestLiveScaleSetThatIsListedAsFormerStays: earlier versions wrote such lists.
 func TestLiveScaleSetThatIsListedAsFormerStays(t *testing.T) {
-	w := &world{Pass: new(Pass)}
-	w.Registration = &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}
-	if !w.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 1, Name: "set"}) {
-		t.Error("the live scale set counts as unused")
-	}
-	w.Desired.URL = address
-	if w.mayReturnTo(v1alpha1.ScaleSetRegistration{URL: address, ID: 2}) {
-		t.Error("one that a former group had there is kept for ever")
-	}
+	inBubble(t, func(f *fixture) {
+		f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "renamed", 1, "renamed"),
+			2: labelled(2, "set", 2, "set")} // of a group that the set has left
+		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
+			s.Annotations = map[string]string{"actions.github.com/former-registrations": `[{"url":"` + address +
+				`","id":1,"name":"set"},{"url":"` + address + `","id":2}]`}
+		})
+		f.create(set)
+		set.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: address + "/", ID: 1, Name: "renamed"}
+		f.updateStatus(set)
+		f.github.Fail(errors.New("away"))
+		f.settle()
+		controllertest.Elapse(time.Minute)
+		f.settle()
+		f.github.Fail(nil)
+		controllertest.Elapse(time.Minute)
+		f.settle()
+		f.settle()
+		if calls := f.github.Made(); slices.Contains(calls, "delete 1") || !slices.Contains(calls, "delete 2") {
+			t.Errorf("calls %q, want the live scale set to stay, and the one that a former group had to go", calls)
+		}
+		if there := f.github.Sets[address]; len(there) != 1 || there[1].Name != setKey.Name {
+			t.Errorf("on GitHub: %+v", there)
+		}
+	})
 }
 
 // TestDeletionGivesThePresentScaleSetAttemptsOfItsOwn: the deadline of a former address that can't be reached is not

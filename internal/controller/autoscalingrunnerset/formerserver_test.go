@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type watched struct {
 }
 
 func (g watched) GitHub(ctx context.Context, reference credentials.Reference) (scaleset.GitHub, error) {
-	*g.sent = append(*g.sent, reference.GitHubConfigSecret+" to "+reference.GitHubConfigURL)
+	*g.sent = append(*g.sent, reference.Namespace+"/"+reference.GitHubConfigSecret+" to "+reference.GitHubConfigURL)
 	return g.fakeGitHub.GitHub(ctx, reference)
 }
 
@@ -45,7 +45,7 @@ func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
 			s.Spec.GitHubConfigUrl, s.Spec.GitHubConfigSecret = formerServer, "former"
 		})
 		var sent []string
-		f.controller.options.Connections = watched{f.github, &sent}
+		f.way.Connections = watched{f.github, &sent}
 		f.github.listenerResolved = true
 		f.github.refusedSecrets = map[string]string{formerServer: "former"}
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
@@ -56,7 +56,8 @@ func TestFormerServerIsNotSentTheNewCredentials(t *testing.T) {
 			controllertest.Elapse(time.Minute)
 		}
 		slices.Sort(sent)
-		if got := strings.Join(slices.Compact(sent), ", "); got != "former to "+formerServer+", present to "+address {
+		if got := strings.Join(slices.Compact(sent), ", "); got != "arc-runners/former to "+formerServer+
+			", arc-runners/present to "+address {
 			t.Errorf("credentials were sent: %s", got)
 		}
 		if events := strings.Join(f.events(), "\n"); !strings.Contains(events, formerServer) || len(f.leaving()) > 0 {
@@ -91,7 +92,7 @@ func TestReturnWhileTheFormerScaleSetIsBeingDeleted(t *testing.T) {
 		f.settle()
 		f.listening()
 		f.github.NextID = 5
-		f.controller.options.Connections = slowDeletion{f.github}
+		f.way.Connections = slowDeletion{f.github}
 		f.move(newAddress)
 		f.settle()
 		f.move(address)
@@ -133,7 +134,7 @@ func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
 		v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
 	inBubble(t, func(f *fixture) {
 		failures := 1
-		f.controller.options.Connections = secretGone{f.github, &failures}
+		f.way.Connections = secretGone{f.github, &failures}
 		f.github.Sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
 		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ func TestFailedSearchDoesNotEndTheOtherDeletions(t *testing.T) {
 					t.Fatalf("ledger %q", f.ledger())
 				}
 				f.github.refusedSecrets = map[string]string{newAddress: "github"}
-				f.restart(nil)
+				f.restart()
 				f.events()
 				f.delete()
 				f.drained()
@@ -41,7 +41,7 @@ func TestFailedSearchDoesNotEndTheOtherDeletions(t *testing.T) {
 					controllertest.Elapse(2 * time.Second)
 					f.reconcile()
 					if restarted {
-						f.restart(nil)
+						f.restart()
 					}
 				}
 				for _, listener := range f.listeners() {
@@ -87,7 +87,7 @@ func TestAnswerThatSaysNothingOfAnotherNameIsNotTheEndOfIt(t *testing.T) {
 		"left":     func(f *fixture) { f.move(newAddress) },
 		"deleted":  func(f *fixture) { f.delete() },
 		"deleted by the next manager": func(f *fixture) {
-			f.restart(nil)
+			f.restart()
 			f.delete()
 		},
 	} {

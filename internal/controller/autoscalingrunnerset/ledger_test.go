@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -105,8 +106,8 @@ func TestScaleSetIsRecordedBeforeItIsCreated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				f.change = func(o *Options) { o.Connections = recordedFirst{f.github, f} }
-				f.restart(nil)
+				f.change = func(o *autoscalingrunnerset.Options) { o.Connections = recordedFirst{f.github, f} }
+				f.restart()
 				f.create(newSet())
 				f.settle()
 				test(f)
@@ -149,7 +150,7 @@ func TestManagerThatIsKilledLeavesNothingOnGitHub(t *testing.T) {
 				if !test.created {
 					clear(f.github.Sets[address])
 				}
-				f.restart(nil)
+				f.restart()
 				f.events()
 				f.delete()
 				if test.recreated {
@@ -178,7 +179,7 @@ func TestManagerThatIsKilledDuringAMoveTellsWhatMayBeLeft(t *testing.T) {
 		f.running()
 		f.move(newAddress)
 		f.reconcile()
-		f.restart(nil)
+		f.restart()
 		f.events()
 		f.move(thirdAddress)
 		f.settle()
@@ -380,6 +381,7 @@ func TestLedgerIsBounded(t *testing.T) {
 // TestManyLostAnswersAreTold: only so many scale sets are looked for.
 func TestManyLostAnswersAreTold(t *testing.T) {
 	inBubble(t, func(f *fixture) {
+		const mostAsked = 7
 		f.github.LoseCreation = true
 		f.create(newSet())
 		for i := range mostAsked + 3 {

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
@@ -99,8 +100,8 @@ func TestRefusedFieldsAreToldAndForgotten(t *testing.T) {
 
 func TestUnrestrictedPolicyLetsEverythingThrough(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.change = func(o *Options) { o.ListenerPolicy = listenertemplate.Policy{Unrestricted: true} }
-		f.restart(nil)
+		f.change = func(o *autoscalingrunnerset.Options) { o.ListenerPolicy = listenertemplate.Policy{Unrestricted: true} }
+		f.restart()
 		f.create(newSet(asTheController))
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionListenerTemplateAccepted, metav1.ConditionTrue, reasonAccepted)
@@ -122,8 +123,8 @@ func TestUnrestrictedPolicyLetsEverythingThrough(t *testing.T) {
 func TestARCImageIsNamedAndNotUsed(t *testing.T) {
 	for _, policy := range []listenertemplate.Policy{{}, {Unrestricted: true}} {
 		inBubble(t, func(f *fixture) {
-			f.change = func(o *Options) { o.ListenerPolicy = policy }
-			f.restart(nil)
+			f.change = func(o *autoscalingrunnerset.Options) { o.ListenerPolicy = policy }
+			f.restart()
 			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 				listener := corev1.Container{Name: "listener",
 					Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}

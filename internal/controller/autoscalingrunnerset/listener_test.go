@@ -1,7 +1,8 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -126,7 +127,7 @@ func TestListenerThatTheCacheLacksIsNotCreatedTwice(t *testing.T) {
 			}
 			return c.List(ctx, list, options...)
 		}
-		f.restart(nil)
+		f.restart()
 		before := f.listeners()
 		if wait := f.reconcile().RequeueAfter; wait != time.Second {
 			t.Errorf("the next pass comes after %s, want a second, by which the cache has caught up", wait)
@@ -184,14 +185,21 @@ func TestOtherListenersWithTheSetsLabels(t *testing.T) {
 // A listener's spec can't make the manager read credentials in another namespace than the set's.
 func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.create(newSet())
-		f.settle()
-		w := f.observe()
+		f.working()
+		var sent []string
+		f.way.Connections = watched{f.github, &sent}
 		const former = "https://github.com/former"
-		w.Listeners[0].Spec.GitHubConfigUrl, w.Listeners[0].Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
-		if reference, known := ledger.ReferenceAt(f.controller.knownReferences(w), former); !known ||
-			reference.Namespace != setNamespace {
-			t.Errorf("reference %+v", reference)
+		f.github.Sets[former] = map[int]actions.RunnerScaleSet{7: labelled(7, "set", 1, "set")}
+		listener, set := f.listeners()[0], f.set()
+		listener.Spec.GitHubConfigUrl, listener.Spec.AutoscalingRunnerSetNamespace = former, "tenant-b"
+		f.put(&listener)
+		set.Status.Registration.URL, set.Status.Registration.ID = former, 7 // so that it is one to be deleted
+		f.updateStatus(set)
+		f.settle()
+		f.settle()
+		slices.Sort(sent)
+		if diff := cmp.Diff([]string{"arc-runners/github to " + former}, slices.Compact(sent)); diff != "" || len(f.github.Sets[former]) > 0 {
+			t.Errorf("references (-want +got):\n%s\nleft there: %+v", diff, f.github.Sets[former])
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
@@ -59,7 +60,7 @@ func (f *fixture) admit(a *admission) *admission {
 			return ctx.Err()
 		}
 	}
-	f.restart(nil)
+	f.restart()
 	return a
 }
 
@@ -117,7 +118,7 @@ func TestAPodThatWouldBeRefusedMakesTheSetUnready(t *testing.T) {
 		if kubernetes.asked > 13 {
 			t.Errorf("%d dry runs in an hour", kubernetes.asked)
 		}
-		f.restart(nil)
+		f.restart()
 		f.reconcile()
 		f.wantReady("after a restart", metav1.ConditionFalse, v1alpha1.ReasonPodForbidden, true)
 		kubernetes.answer = nil
@@ -357,13 +358,14 @@ func TestARealPodCountsMoreThanADryRun(t *testing.T) {
 func TestATemplateWithoutRunnerIsRefusedWithoutARequest(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		kubernetes := f.admit(&admission{})
-		f.controller.options.RunnerPod = func(
-			set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet,
-		) *corev1.Pod {
-			pod := podOf(set, runnerSet)
-			pod.Spec.Containers[0].Name = "main"
-			return pod
+		f.change = func(o *autoscalingrunnerset.Options) {
+			o.RunnerPod = func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
+				pod := podOf(set, runnerSet)
+				pod.Spec.Containers[0].Name = "main"
+				return pod
+			}
 		}
+		f.restart()
 		f.listen()
 		f.wantReady("no container runner", metav1.ConditionFalse, v1alpha1.ReasonInvalidPod, false)
 		if kubernetes.asked != 0 {

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -56,7 +57,7 @@ func (f *fixture) answerStripping(answer func(client.Object) error) *int {
 		}
 		return c.Patch(ctx, object, patch, options...)
 	}
-	f.restart(nil)
+	f.restart()
 	return patches
 }
 
@@ -250,8 +251,8 @@ func TestForeignFinalizersAreLeftIfToldSo(t *testing.T) {
 			}
 			return nil
 		})
-		f.change = func(o *Options) { o.StripForeignFinalizers = false }
-		f.restart(nil)
+		f.change = func(o *autoscalingrunnerset.Options) { o.StripForeignFinalizers = false }
+		f.restart()
 		f.create(protectedObjects()...)
 		f.create(newSet(protectedByARC))
 		f.settle()

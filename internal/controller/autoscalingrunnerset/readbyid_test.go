@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"fmt"
@@ -50,7 +50,7 @@ func TestChangesReachAServiceWithoutReadByID(t *testing.T) {
 		f.create(newSet())
 		f.settle()
 		for _, step := range changes {
-			f.restart(nil)
+			f.restart()
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { step.change(&s.Spec) })
 			f.settle()
 			sets := f.github.Sets[address]

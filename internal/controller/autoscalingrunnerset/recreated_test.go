@@ -1,6 +1,8 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,18 +49,41 @@ func TestRecreatedSetDoesNotInheritWhatGitHubAnsweredToTheFormerOne(t *testing.T
 	})
 }
 
-// Its finalizer, the deadline of its deletion and its Events start over, too.
+// Its finalizer, its ledger, the pace of its status, its counts and its Events start over, too.
 func TestRecreatedSetStartsWithoutTheFormersMemory(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.create(newSet())
+		f.working()
+		runnerSet := f.runnerSets()[0]
+		runnerSet.Status.LostJobs = 5
+		f.updateStatus(&runnerSet)
+		f.want(3)
 		f.settle()
-		f.recreate()
-		w := f.observe()
-		if w.Memory.recordedAs != "" || !w.Memory.written.At.IsZero() {
-			t.Errorf("it remembers %+v", w.Memory)
+		if lost := f.set().Status.LostJobs; lost != 5 {
+			t.Fatalf("%d lost jobs of the former set, want 5", lost)
 		}
-		if _, known := f.controller.syncs.Last(setKey); known {
-			t.Error("it has the former one's last call")
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MaxRunners = new(9) })
+		f.reconcile() // which writes the status
+		f.recreate()
+		f.events()
+		f.github.Made()
+		f.reconcile()
+		set := f.set()
+		if calls := f.github.Made(); !slices.Contains(calls, "find") {
+			t.Errorf("calls %q, want GitHub to be asked for its scale set", calls)
+		}
+		if records := set.Status.Registrations; len(records) != 1 || records[0].State != v1alpha1.RegistrationAsked {
+			t.Errorf("ledger %+v, want that it is asked for", records)
+		}
+		if !slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) ||
+			set.Status.ObservedGeneration != set.Generation || len(set.Status.Conditions) == 0 {
+			t.Errorf("finalizers %q and status %+v after the first pass", set.Finalizers, set.Status)
+		}
+		f.settle()
+		if told := strings.Join(f.events(), "\n"); strings.Contains(told, "ScaledDown") {
+			t.Errorf("told %s", told)
+		}
+		if lost := f.set().Status.LostJobs; lost != 0 {
+			t.Errorf("%d lost jobs, which were the former set's", lost)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (f *fixture) applyAnswers(err error) {
 		}
 		return c.Apply(ctx, object, options...)
 	}
-	f.restart(nil)
+	f.restart()
 	for range 3 {
 		// errors are the point of it
 		_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})
@@ -117,7 +117,7 @@ func (f *fixture) refuseAnnotations(err error) {
 		}
 		return c.Patch(ctx, object, patch, options...)
 	}
-	f.restart(nil)
+	f.restart()
 }
 
 // A manager that is restarted takes no template for one that was tried if it wasn't written, or its dry run has not
@@ -143,7 +143,7 @@ func TestARestartMakesNoUntriedTemplateReady(t *testing.T) {
 		}{{"the template can't be written", errors.New("timeout")}, {"it is written", nil},
 			{"it is being tried", nil}} {
 			fails = step.fails
-			f.restart(nil)
+			f.restart()
 			for range 4 {
 				// errors are the point of it
 				_, _ = f.controller.Reconcile(f.Context(), reconcile.Request{NamespacedName: setKey})

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -15,60 +15,127 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-func TestDue(t *testing.T) {
-	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	done := func(ago time.Duration, failures int, err error) pool.Call[scaleset.Result] {
-		finished := now.Add(-ago)
-		return pool.Call[scaleset.Result]{Result: scaleset.Result{RequestHash: "q"}, Err: err,
-			Started: finished.Add(-time.Second), Finished: finished, Failures: failures}
+// nextCall runs a pass each second, and returns how long it takes until GitHub is asked, most if it takes longer.
+func (f *fixture) nextCall(most time.Duration) time.Duration {
+	f.Helper()
+	f.github.Made()
+	for begun := time.Now(); time.Since(begun) < most; controllertest.Elapse(time.Second - answered) {
+		if f.reconcile(); len(f.github.Made()) > 0 {
+			return time.Since(begun) - answered
+		}
 	}
-	limited := &actions.RateLimitedError{Until: now.Add(time.Hour), Err: errors.New("429")}
+	return most
+}
+
+func TestGitHubIsAskedAgain(t *testing.T) {
+	const hour = time.Hour // nobody waits for that long
 	for name, test := range map[string]struct {
-		last        pool.Call[scaleset.Result]
-		known       bool
-		requestHash string
-		lost        time.Duration // how long ago the listener reported the scale set gone, 0 for never
-		atLeast     time.Duration
-		atMost      time.Duration
+		before          func(*fixture) // a set that GitHub has just answered about
+		atLeast, atMost time.Duration
 	}{
-		"never asked":        {requestHash: "q"},
-		"asked for other":    {last: done(time.Second, 0, nil), known: true, requestHash: "other"},
-		"under way":          {last: pool.Call[scaleset.Result]{Started: now}, known: true, requestHash: "other", atLeast: checkInterval, atMost: checkInterval},
-		"answered just now":  {last: done(0, 0, nil), known: true, requestHash: "q", atLeast: checkInterval * 9 / 10, atMost: checkInterval * 11 / 10},
-		"answered long ago":  {last: done(6*time.Minute, 0, nil), known: true, requestHash: "q"},
-		"failed once":        {last: done(0, 1, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryFirstBackoff, atMost: scaleset.RetryFirstBackoff},
-		"failed three times": {last: done(0, 3, errors.New("no")), known: true, requestHash: "q", atLeast: 4 * scaleset.RetryFirstBackoff, atMost: 4 * scaleset.RetryFirstBackoff},
-		"failed for days":    {last: done(0, 5000, errors.New("no")), known: true, requestHash: "q", atLeast: scaleset.RetryLongestBackoff, atMost: scaleset.RetryLongestBackoff},
-		"rate limited":       {last: done(0, 1, limited), known: true, requestHash: "q", atLeast: time.Hour, atMost: time.Hour},
-		"listener misses it": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 30 * time.Second},
-		"missed before that": {last: done(time.Minute, 0, nil), known: true, requestHash: "q", lost: 2 * time.Minute, atLeast: checkInterval*9/10 - time.Minute, atMost: checkInterval},
-		"missed right after": {last: done(time.Second, 0, nil), known: true, requestHash: "q", lost: time.Millisecond, atLeast: recheckInterval - time.Second, atMost: recheckInterval - time.Second},
+		"answered just now": {func(*fixture) {}, checkInterval * 9 / 10, checkInterval*11/10 + time.Second},
+		"answered long ago": {func(*fixture) { controllertest.Elapse(6 * time.Minute) }, 0, 0},
+		"asked for other": {func(f *fixture) {
+			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "large" })
+		}, 0, 0},
+		"rate limited": {func(f *fixture) {
+			f.github.Fail(&actions.RateLimitedError{Until: time.Now().Add(10 * time.Minute), Err: errors.New("429")})
+			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "large" })
+			f.reconcile()
+		}, 10*time.Minute - time.Second, 10*time.Minute + time.Second},
+		"listener misses it": {func(f *fixture) {
+			f.reconcile() // records the registration
+			f.reconcile() // makes the runner set
+			controllertest.Elapse(30 * time.Second)
+			f.reportLost()
+			controllertest.Elapse(30 * time.Second)
+		}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{Pass: new(Pass)}
-			w.Set, w.Now, w.RequestHash = newSet(), now, test.requestHash
-			if test.lost > 0 {
-				since := metav1.NewTime(now.Add(-test.lost))
-				w.RunnerSets = []v1alpha1.EphemeralRunnerSet{{Status: v1alpha1.EphemeralRunnerSetStatus{
-					Listener: &v1alpha1.ListenerStatus{Reason: v1alpha1.ReasonScaleSetNotFound, Since: &since},
-				}}}
-			}
-			if got := max(due(w, test.last, test.known), 0); got < test.atLeast || got > test.atMost {
-				t.Errorf("due() = %s, want between %s and %s", got, test.atLeast, test.atMost)
-			}
+			inBubble(t, func(f *fixture) {
+				f.create(newSet())
+				if wait := f.nextCall(hour); wait != 0 {
+					t.Errorf("asked for the first time after %s", wait)
+				}
+				test.before(f)
+				if wait := f.nextCall(hour); wait < test.atLeast || wait > test.atMost {
+					t.Errorf("asked again after %s, want between %s and %s", wait, test.atLeast, test.atMost)
+				}
+			})
 		})
 	}
 }
 
+// What the listener misses is looked for immediately, and again after a moment, because its time has whole seconds.
+// What it missed before the last answer is not.
+func TestWhatTheListenerMissedBeforeTheAnswerIsOld(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		f.reportLost()
+		if at, again := f.nextCall(checkInterval), f.nextCall(checkInterval); at != 0 || again != recheckInterval {
+			t.Errorf("asked after %s and %s more, want at once and after %s", at, again, recheckInterval)
+		}
+		if wait := f.nextCall(time.Hour); wait < checkInterval*9/10 {
+			t.Errorf("asked again after %s", wait)
+		}
+	})
+}
+
+// The pauses after failures double up to a minute, and stay there however often GitHub fails: more often than a pause
+// can be doubled in 64 bits.
+func TestFailingGitHubIsAskedLessAndLess(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.Fail(errors.New("no"))
+		f.create(newSet())
+		f.reconcile()
+		for i, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
+			if wait := f.nextCall(time.Hour); wait != want*time.Second {
+				t.Errorf("pause %d is %s, want %d s", i+1, wait, want)
+			}
+		}
+		for range 100 {
+			controllertest.Elapse(time.Minute)
+			f.reconcile()
+		}
+		if calls := len(f.github.Made()); calls != 100 {
+			t.Errorf("asked %d times in 100 minutes", calls)
+		}
+		if wait := f.nextCall(time.Hour); wait != time.Minute {
+			t.Errorf("the pause is %s in the end, want a minute", wait)
+		}
+	})
+}
+
+// A question that has not been answered is not asked another time, whatever the spec says by now.
+func TestOneQuestionAtATime(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.Silence = 25 * time.Second
+		f.create(newSet())
+		f.reconcile()
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "other" })
+		if wait := f.nextCall(time.Minute); wait < 24*time.Second {
+			t.Errorf("asked after %s", wait)
+		}
+		if wait := f.nextCall(time.Minute); wait < 24*time.Second {
+			t.Errorf("asked again after %s", wait)
+		}
+	})
+}
+
 func TestSetsDoNotAskTogether(t *testing.T) {
-	seen, now := map[time.Duration]bool{}, time.Now()
-	for _, uid := range []types.UID{"a", "b", "c", "d"} {
-		w := &world{Pass: new(Pass)}
-		w.Set, w.Now = &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{UID: uid}}, now
-		seen[due(w, pool.Call[scaleset.Result]{Started: now, Finished: now}, true)] = true
+	seen := map[time.Duration]bool{}
+	for _, uid := range []types.UID{
+		"cfcd2084-95d5-65ef-66e7-dff9f98764da", "c4ca4238-a0b9-2382-0dcc-509a6f75849b",
+		"eccbc87e-4b5c-e2fe-2830-8fd9f2a7baf3", "a87ff679-a2f3-e71d-9181-a67b7542122c",
+	} {
+		inBubble(t, func(f *fixture) {
+			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.UID = uid }))
+			f.reconcile()
+			seen[f.nextCall(time.Hour)] = true
+		})
 	}
 	if len(seen) < 4 {
 		t.Errorf("4 sets ask at %d different times", len(seen))

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -100,7 +100,7 @@ func TestSetsOfAGitHubThatLostItsStateAreRegisteredAgain(t *testing.T) {
 				f.settleBoth()
 				f.wantOwnScaleSets()
 				f.github.loseState()
-				f.controller.options.Connections = lagging{f.github}
+				f.way.Connections = lagging{f.github}
 				f.reportLost()
 				f.passBoth(2 * time.Minute)
 				f.wantOwnScaleSets()

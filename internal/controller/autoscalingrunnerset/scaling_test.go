@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"slices"
@@ -74,10 +74,20 @@ func TestDesiredRunnersFollowTheNumbersInForce(t *testing.T) {
 }
 
 func TestEventNamesTheLimit(t *testing.T) {
-	event := scaled(1, 4, 4, new(4))
-	if want := "From 1 to 4 runners for 4 assigned jobs; maxRunners of 4 allows no more"; event.Note != want {
-		t.Errorf("%q, want %q", event.Note, want)
-	}
+	inBubble(t, func(f *fixture) {
+		f.working()
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MaxRunners = new(4) })
+		f.want(1)
+		f.settle()
+		controllertest.Elapse(scalingEventInterval)
+		f.events()
+		f.want(4)
+		f.settle()
+		const want = "Normal ScaledUp From 1 to 4 runners for 4 assigned jobs; maxRunners of 4 allows no more"
+		if told := f.events(); !slices.Contains(told, want) {
+			t.Errorf("told %q, want %q among it", told, want)
+		}
+	})
 }
 
 func TestTurnsAreToldOnce(t *testing.T) {
@@ -166,7 +176,7 @@ func TestWhatLimitsTheSetIsToldOnce(t *testing.T) {
 		limits(v1alpha1.ReasonMaxRunnersReached)
 		f.want(3)
 		f.settle()
-		f.restart(nil)
+		f.restart()
 		f.settle()
 		told()
 		limits(v1alpha1.ReasonMaxRunnersReached)

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -76,7 +77,7 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		}
 		f.wantCondition(v1alpha1.ConditionSchedulesAccepted, metav1.ConditionTrue, "ScheduleOpen")
 
-		f.restart(nil)
+		f.restart()
 		f.settle()
 		f.inForce(5, 20, "office")
 		if told := f.events(); slices.ContainsFunc(told, func(e string) bool {
@@ -104,7 +105,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 // last.
 func TestRefusedScheduleIsNamed(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.MaxRunnersPerSet = 12
+		f.change = func(o *autoscalingrunnerset.Options) { o.MaxRunnersPerSet = 12 }
+		f.restart()
 		right, wrong := office(), office()
 		right.Schedule, wrong.Name, wrong.TimeZone = "* * * * *", "night", "Europe/Atlantis"
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func (f *fixture) unrecorded() {
 	if f.set().Status.Registration != nil || len(f.github.Sets[address]) != 1 {
 		f.Fatal("want a scale set that is not recorded")
 	}
-	f.restart(nil)
+	f.restart()
 	f.github.Fail(errors.New("connection refused"))
 	f.reconcile()
 	f.github.Made()
@@ -83,7 +83,7 @@ func TestDeletionAfterALostAnswerSurvivesRestarts(t *testing.T) {
 		f.unrecorded()
 		f.github.Fail(nil)
 		for range 10 {
-			f.restart(nil)
+			f.restart()
 			f.reconcile()
 			if f.gone() {
 				break
@@ -162,7 +162,7 @@ func TestWhatWasNeverCreatedHoldsNothingUp(t *testing.T) {
 				f.create(newSet())
 				f.settle()
 				if test.restarted {
-					f.restart(nil)
+					f.restart()
 				}
 				f.events()
 				f.delete()
@@ -197,7 +197,7 @@ func TestWhatWasGivenUpIsNotSearchedFor(t *testing.T) {
 		f.drained()
 		f.settle()
 		f.github.leaveUnresolved(nil)
-		f.restart(nil)
+		f.restart()
 		f.settle()
 		if calls := f.github.Made(); len(calls) > 0 {
 			t.Errorf("calls = %v after it was given up", calls)

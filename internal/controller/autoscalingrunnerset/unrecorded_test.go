@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"errors"
@@ -128,7 +128,7 @@ func TestFormerScaleSetIsDeletedAsItWasReached(t *testing.T) {
 				f.settle()
 				if deleted {
 					f.github.Fail(nil)
-					f.restart(nil)
+					f.restart()
 					f.delete()
 					f.drained()
 				}

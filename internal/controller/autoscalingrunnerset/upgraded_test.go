@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
@@ -37,7 +38,7 @@ func TestLedgerOfAnEarlierReleaseIsWrittenOnce(t *testing.T) {
 				f.github.Sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
 				f.create(newSet())
 				f.settle()
-				f.restart(nil)
+				f.restart()
 				f.edit(func(s *v1alpha1.AutoscalingRunnerSet) {
 					s.Annotations[formerAnnotation] = listedAsFormer(newAddress)
 				})
@@ -67,8 +68,8 @@ func TestLedgerOfAnEarlierReleaseIsWrittenOnce(t *testing.T) {
 // TestNamesThatWereOnlyWantedFillNoLedger: what GitHub is asked to create has to be in it.
 func TestNamesThatWereOnlyWantedFillNoLedger(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.change = func(o *Options) { o.Connections = recordedFirst{f.github, f} }
-		f.restart(nil)
+		f.change = func(o *autoscalingrunnerset.Options) { o.Connections = recordedFirst{f.github, f} }
+		f.restart()
 		f.github.Fail(actions.ErrRunnerGroupNotFound)
 		f.create(newSet())
 		for i := range v1alpha1.MaxRegistrationRecords + 2 {
@@ -102,7 +103,7 @@ func TestAnEarlierReleaseHasDeletedWhatTheStatusSaysIsLeaving(t *testing.T) {
 					f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { delete(s.Annotations, formerAnnotation) })
 					f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, "others", 1, "others")}
 				}
-				f.restart(nil)
+				f.restart()
 				f.settle()
 				f.settle()
 				if _, isThere := f.github.Sets[address][1]; isThere != earlier {

@@ -1,4 +1,4 @@
-package autoscalingrunnerset
+package autoscalingrunnerset_test
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func (f *fixture) failingOnce() *bool {
 		}
 		return c.Patch(ctx, o, p, opts...)
 	}
-	f.restart(nil)
+	f.restart()
 	return &failing
 }
 
@@ -59,7 +59,7 @@ func TestAPatchThatFailsLosesNoScaleSet(t *testing.T) {
 				*fail = true
 				f.failingPass()
 				if killed {
-					f.restart(nil)
+					f.restart()
 					f.move(thirdAddress)
 				}
 				f.settle()

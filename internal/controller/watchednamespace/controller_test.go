@@ -1,4 +1,4 @@
-package watchednamespace
+package watchednamespace_test
 
 import (
 	"context"
@@ -18,24 +18,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
 	watched   = "runners"
 	elsewhere = "elsewhere"
+	// finalizer holds the RoleBinding.
+	finalizer = "actions.github.com/single-namespace-deletion"
 )
 
 // fixture is a controller on a fake API server, whose patches are counted and may be rejected.
 type fixture struct {
 	*testing.T
 	client     client.WithWatch
-	controller *Controller
+	controller *watchednamespace.Controller
 	patches    int
 	refusal    error
 }
@@ -47,7 +49,7 @@ type bindings struct {
 }
 
 func (b bindings) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	options = append(options, client.InNamespace(watched), client.MatchingLabelsSelector{Selector: Selector("system")})
+	options = append(options, client.InNamespace(watched), client.MatchingLabelsSelector{Selector: watchednamespace.Selector("system")})
 	return b.reader.List(ctx, list, options...)
 }
 
@@ -73,7 +75,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
-	f.controller = NewController(Options{Client: f.client, Bindings: bindings{reader: f.client},
+	f.controller = watchednamespace.NewController(watchednamespace.Options{Client: f.client, Bindings: bindings{reader: f.client},
 		Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Namespace: watched})
 	return f
 }
@@ -197,33 +199,10 @@ func TestRefusedPatches(t *testing.T) {
 	}
 }
 
-// Whoever comes or goes brings a pass of each of the manager's RoleBindings, and of no other.
-func TestInhabitantsWakeTheBindings(t *testing.T) {
-	others := binding()
-	others.Name, others.Labels = "others", nil
-	f := newFixture(t, binding(), others)
-	got := f.controller.bindings(t.Context(), &v1alpha1.EphemeralRunner{ObjectMeta: place(watched, "runner")})
-	if want := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(binding())}}; !slices.Equal(got, want) {
-		t.Errorf("requests %v, want %v", got, want)
-	}
-}
-
-// A runner changes about ten times in its life, which doesn't matter here.
-func TestOnlyComingAndGoingCounts(t *testing.T) {
-	runner := &v1alpha1.EphemeralRunner{}
-	if !createAndDelete.Create(event.CreateEvent{Object: runner}) ||
-		!createAndDelete.Delete(event.DeleteEvent{Object: runner}) {
-		t.Error("a runner that comes or goes isn't noticed")
-	}
-	if createAndDelete.Update(event.UpdateEvent{ObjectOld: runner, ObjectNew: runner}) {
-		t.Error("every change of a runner brings a pass")
-	}
-}
-
 func TestSelectorIsForOneManager(t *testing.T) {
 	ours := labels.Set(binding().Labels)
-	if selector := Selector("system"); !selector.Matches(ours) || selector.Matches(labels.Set{}) ||
-		Selector("other").Matches(ours) {
+	if selector := watchednamespace.Selector("system"); !selector.Matches(ours) || selector.Matches(labels.Set{}) ||
+		watchednamespace.Selector("other").Matches(ours) {
 		t.Errorf("selector %s", selector)
 	}
 }

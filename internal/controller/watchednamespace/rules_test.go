@@ -1,4 +1,4 @@
-package watchednamespace
+package watchednamespace_test
 
 import (
 	"slices"

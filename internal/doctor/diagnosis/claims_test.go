@@ -1,4 +1,4 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"strings"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
@@ -115,7 +116,7 @@ func TestClaims(t *testing.T) {
 		"of a deleted set":   {[]func(*snapshot.Snapshot){leftClaim("former-go-22222"), leftClaim("former-go-33333")}, "VolumeClaimsLeft", finding.Info, "2 claims are left of it: former-go-22222, former-go-33333"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := Diagnose(healthy(test.changes...))
+			findings := diagnosis.Diagnose(healthy(test.changes...))
 			switch {
 			case test.reason == "" && len(findings) == 0:
 			case len(findings) != 1 || findings[0].Reason != test.reason || findings[0].Severity != test.severity ||
@@ -133,7 +134,7 @@ func TestClaims(t *testing.T) {
 func TestClaimsExplainMissingRunners(t *testing.T) {
 	missing := func(s *snapshot.Snapshot) { s.Sets[0].Status.DesiredRunners = s.Sets[0].Status.CurrentRunners + 3 }
 	exhausted := condition(v1alpha1.ConditionVolumeClaimsReady, no, v1alpha1.ReasonVolumeClaimsExhausted)
-	if findings := Diagnose(healthy(missing, exhausted)); len(findings) != 1 ||
+	if findings := diagnosis.Diagnose(healthy(missing, exhausted)); len(findings) != 1 ||
 		findings[0].Reason != v1alpha1.ReasonVolumeClaimsExhausted {
 		t.Errorf("found %+v", findings)
 	}
@@ -143,10 +144,10 @@ func TestClaimsExplainMissingRunners(t *testing.T) {
 		s.Sets[0].Quotas = []corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Name: "storage"},
 			Status: corev1.ResourceQuotaStatus{Hard: hard, Used: hard}}}
 	}
-	if findings := Diagnose(healthy(claims)); len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
+	if findings := diagnosis.Diagnose(healthy(claims)); len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
 		t.Errorf("found %+v", findings)
 	}
-	findings := Diagnose(healthy(leftClaim("former-go-22222")))
+	findings := diagnosis.Diagnose(healthy(leftClaim("former-go-22222")))
 	if command := "kubectl -n runners delete persistentvolumeclaims -l "; len(findings) != 1 ||
 		!strings.Contains(findings[0].Fix, command) || !strings.Contains(findings[0].Fix, "=former") {
 		t.Errorf("found %+v", findings)

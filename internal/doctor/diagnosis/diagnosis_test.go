@@ -1,7 +1,8 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/credentials"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
@@ -136,10 +138,22 @@ func warned(ago time.Duration) func(*snapshot.Snapshot) {
 	}
 }
 
+// fixOf returns the fix of the finding that has the reason.
+func fixOf(t *testing.T, reason string, changes ...func(*snapshot.Snapshot)) string {
+	t.Helper()
+	for _, f := range diagnosis.Diagnose(healthy(changes...)) {
+		if f.Reason == reason {
+			return f.Fix
+		}
+	}
+	t.Errorf("no finding has reason %s", reason)
+	return ""
+}
+
 // The fix for a runner's sidecar is not the fix for the listener.
 func TestACrashLoopHasTheFixOfItsPod(t *testing.T) {
-	ofRunner, ofListener := fixOf(v1alpha1.ConditionRunnersPending, "CrashLoopBackOff"),
-		fixOf(v1alpha1.ConditionListenerReady, "CrashLoopBackOff")
+	ofRunner := fixOf(t, "CrashLoopBackOff", condition(v1alpha1.ConditionRunnersPending, yes, "CrashLoopBackOff"))
+	ofListener := fixOf(t, "CrashLoopBackOff", condition(v1alpha1.ConditionListenerReady, no, "CrashLoopBackOff"))
 	if !strings.Contains(ofRunner, "runner's pod") || !strings.Contains(ofListener, "listener's pod") {
 		t.Errorf("of a runner %q, of a listener %q", ofRunner, ofListener)
 	}
@@ -152,9 +166,10 @@ func TestFixOfDisruptionsBlamesTheCluster(t *testing.T) {
 		"NodeLost": "nodes", "Terminated": "nodes", "EvictionByEvictionAPI": "drain", "OutOfcpu": "kubelet",
 		"OutOfexample.com/gpu": "kubelet", "UnexpectedAdmissionError": "device plugin",
 	} {
-		if fix := fixOf(v1alpha1.ConditionRunnersPending, reason); !strings.HasPrefix(fix, "wait:") ||
-			!strings.Contains(fix, part) || fix != fixOfPod(reason) {
-			t.Errorf("%s: %q, of the runner %q; want to wait, and %q", reason, fix, fixOfPod(reason), part)
+		ofRunner, _ := diagnosis.Advice(reason)
+		if fix := fixOf(t, reason, condition(v1alpha1.ConditionRunnersPending, yes, reason)); fix != ofRunner ||
+			!strings.HasPrefix(fix, "wait:") || !strings.Contains(fix, part) {
+			t.Errorf("%s: %q, of the runner %q; want to wait, and %q", reason, fix, ofRunner, part)
 		}
 	}
 }
@@ -164,7 +179,7 @@ func TestFixOfDroppedLabelsFitsTheAddress(t *testing.T) {
 		"https://github.com/acme": "install it again", "https://acme.ghe.com/acme": "install it again",
 		"https://ghes.example/acme": "upgrade GitHub Enterprise Server",
 	} {
-		findings := Diagnose(healthy(condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped"),
+		findings := diagnosis.Diagnose(healthy(condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped"),
 			func(s *snapshot.Snapshot) { s.Sets[0].Spec.GitHubConfigUrl = address }))
 		if len(findings) != 1 || !strings.Contains(findings[0].Fix, want) {
 			t.Errorf("%s: findings %+v, want the fix %q", address, findings, want)
@@ -174,10 +189,22 @@ func TestFixOfDroppedLabelsFitsTheAddress(t *testing.T) {
 
 // A set that is turned off has no job because of that.
 func TestASetThatIsOffHasOneFinding(t *testing.T) {
-	findings := Diagnose(healthy(off, noJob))
+	findings := diagnosis.Diagnose(healthy(off, noJob))
 	if len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonMaxRunnersZero {
 		t.Errorf("findings %+v, want one, about maxRunners", findings)
 	}
+}
+
+// limitsIn returns the findings that answer why there are not more runners. What is said of the runners that wait, and
+// so don't count, begins otherwise.
+func limitsIn(findings []finding.Finding) []finding.Finding {
+	return slices.DeleteFunc(findings, func(f finding.Finding) bool {
+		return strings.HasPrefix(f.Message, "1 runner waits, for example") || !slices.Contains([]string{
+			v1alpha1.ReasonMaxRunnersReached, v1alpha1.ReasonMaxRunnersZero, v1alpha1.ReasonCapacityUnproven,
+			v1alpha1.ReasonStartsLimited, v1alpha1.ReasonRateLimited, v1alpha1.ReasonPodsForbidden, "QuotaUsedUp",
+			"Unschedulable", "SchedulingGated", v1alpha1.ReasonDrained,
+		}, f.Reason)
+	})
 }
 
 // Why are there not more runners? One finding answers, with the number that would have to be raised first.
@@ -217,15 +244,14 @@ func TestOneFindingHasTheLimit(t *testing.T) {
 		"a queue":                       {[]func(*snapshot.Snapshot){gated, announced, full}, "SchedulingGated", "kueue.x-k8s.io/admission"},
 		"drained, whatever else limits": {[]func(*snapshot.Snapshot){drained, full, starts, announced, pod("Unschedulable")}, v1alpha1.ReasonDrained, "takes 0 jobs"},
 	} {
-		s := healthy(test.changes...)
-		found := checkLimits(set{&s.Sets[0]})
+		found := limitsIn(diagnosis.Diagnose(healthy(test.changes...)))
 		if len(found) != 1 || found[0].Reason != test.reason || !strings.Contains(found[0].Message, test.number) ||
 			found[0].Fix == "" {
 			t.Errorf("%s: %+v, want one, %s: %q", name, found, test.reason, test.number)
 		}
 	}
-	if s := healthy(); checkLimits(set{&s.Sets[0]}) != nil {
-		t.Error("a healthy set has a limit")
+	if found := limitsIn(diagnosis.Diagnose(healthy())); len(found) > 0 {
+		t.Errorf("a healthy set has a limit: %+v", found)
 	}
 }
 
@@ -295,7 +321,7 @@ func TestDiagnose(t *testing.T) {
 		"refused template":      {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionListenerTemplateAccepted, no, "FieldsRefused")}, "FieldsRefused", finding.Warning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := Diagnose(healthy(test.changes...))
+			findings := diagnosis.Diagnose(healthy(test.changes...))
 			if test.reason == "" {
 				if len(findings) > 0 {
 					t.Errorf("found %+v, want nothing", findings)
@@ -314,7 +340,7 @@ func TestDiagnose(t *testing.T) {
 
 // One cause shows in several places, for example in two conditions and a runner.
 func TestACauseIsToldOnce(t *testing.T) {
-	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized"),
+	findings := diagnosis.Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, "Unauthorized"),
 		condition(v1alpha1.ConditionScaleSetRegistered, no, "Unauthorized"),
 		condition(v1alpha1.ConditionListenerReady, no, "WaitingForScaleSet"), runner("", "Unauthorized")))
 	if len(findings) != 1 {
@@ -328,14 +354,14 @@ func TestWhatToDoIsToldOnce(t *testing.T) {
 	s := healthy(condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound))
 	registered := meta.FindStatusCondition(s.Sets[0].Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
 	registered.Message = "no such group; " + advice
-	if findings := Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" || findings[0].Fix != advice {
+	if findings := diagnosis.Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" || findings[0].Fix != advice {
 		t.Errorf("found %+v, want %q told once", findings, advice)
 	}
 }
 
 // Conditions lag behind: a pod that failed to pull its image a second ago may be backing off by now.
 func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
-	findings := Diagnose(healthy(pod("ErrImagePull"),
+	findings := diagnosis.Diagnose(healthy(pod("ErrImagePull"),
 		condition(v1alpha1.ConditionRunnersPending, yes, "ImagePullBackOff")))
 	if len(findings) != 1 || findings[0].Reason != "ErrImagePull" {
 		t.Errorf("found %+v, want the pod's reason alone", findings)
@@ -344,7 +370,7 @@ func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
 
 // If the Secret is missing, the doctor doesn't advise to wait for GitHub.
 func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
-	findings := Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonCredentialsMissing),
+	findings := diagnosis.Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonCredentialsMissing),
 		condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering")))
 	if len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonCredentialsMissing {
 		t.Errorf("found %+v, want the credentials alone", findings)
@@ -352,7 +378,7 @@ func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
 }
 
 func TestFindingsOfOneReasonAreCounted(t *testing.T) {
-	findings := Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
+	findings := diagnosis.Diagnose(healthy(pod("Unschedulable"), pod("Unschedulable"), pod("ImagePullBackOff")))
 	if len(findings) != 2 || !strings.HasPrefix(findings[0].Message,
 		"2 runners wait, while 0 have a node; for example linux-runner-1: 0/3 nodes") {
 		t.Errorf("found %+v, want one finding for each reason, with its count", findings)

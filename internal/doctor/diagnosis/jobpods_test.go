@@ -1,4 +1,4 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
@@ -101,7 +102,7 @@ func TestJobPods(t *testing.T) {
 				}
 			}
 			set.SortPods(test.pods)
-			findings := Diagnose(snapshot)
+			findings := diagnosis.Diagnose(snapshot)
 			if test.want == "" {
 				if len(findings) > 0 {
 					t.Errorf("found %+v", findings)
@@ -125,7 +126,7 @@ func TestRejectedJobPodIsKnownByItsEvent(t *testing.T) {
 	event := corev1.Event{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory",
 		LastTimestamp:  metav1.Now(),
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: jobRunner + "-workflow"}}
-	findings := Diagnose(healthy(hooked(true), func(s *snapshot.Snapshot) {
+	findings := diagnosis.Diagnose(healthy(hooked(true), func(s *snapshot.Snapshot) {
 		s.Sets[0].Warnings = []corev1.Event{event}
 	}))
 	if len(findings) != 1 || findings[0].Reason != "OutOfmemory" || findings[0].Severity != finding.Warning ||
@@ -144,7 +145,7 @@ func TestAdviceNamesTheGroupOfTheWorkVolume(t *testing.T) {
 	pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "work", MountPath: "/home/runner/_work"}}
 	for _, group := range []*int64{nil, new(int64(1001))} {
 		pod.SecurityContext = &corev1.PodSecurityContext{FSGroup: group}
-		if findings := Diagnose(snapshot); len(findings) != 1 ||
+		if findings := diagnosis.Diagnose(snapshot); len(findings) != 1 ||
 			strings.Contains(findings[0].Fix, "fsGroup") != (group == nil) {
 			t.Errorf("with fsGroup %v: %+v", group, findings)
 		}

@@ -1,4 +1,4 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"slices"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -46,7 +47,7 @@ func TestAllOfAFullQuotaIsTold(t *testing.T) {
 			"persistentvolumeclaims", "gold.storageclass.storage.k8s.io/requests.storage")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			findings := Diagnose(healthy(func(s *snapshot.Snapshot) { s.Sets[0].Quotas = test.quotas }))
+			findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) { s.Sets[0].Quotas = test.quotas }))
 			if test.want == "" && len(findings) == 0 {
 				return
 			}
@@ -62,7 +63,7 @@ func TestStorageCountsWhereRunnersClaimIt(t *testing.T) {
 		"persistentvolumeclaims", "count/persistentvolumeclaims", "requests.storage",
 		"gold.storageclass.storage.k8s.io/requests.storage",
 	} {
-		findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
+		findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
 			s.Sets[0].Quotas = []corev1.ResourceQuota{usedUpQuota("team", r)}
 			s.Sets[0].Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "work",
 				VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
@@ -80,7 +81,10 @@ func TestResourcesOfRunners(t *testing.T) {
 		"limits.memory",
 		"ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage", "requests.nvidia.com/gpu",
 	} {
-		if findings := usedUp(new(usedUpQuota("team", r)), false); len(findings) != 1 {
+		findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
+			s.Sets[0].Quotas = []corev1.ResourceQuota{usedUpQuota("team", r)}
+		}))
+		if len(findings) != 1 || findings[0].Reason != "QuotaUsedUp" {
 			missed = append(missed, r)
 		}
 	}
@@ -100,7 +104,7 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 	}
 	waiting := lost("four", v1alpha1.LostCauseNodeLost)
 	waiting.Status.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunWanted, Message: "it goes on"}
-	findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
+	findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
 		s.Sets[0].Status.LostJobs = 9
 		s.Sets[0].Runners = append(s.Sets[0].Runners, lost("one", v1alpha1.LostCauseEvicted),
 			lost("two", v1alpha1.LostCauseEvicted), lost("three", v1alpha1.LostCauseOOMKilled), waiting)
@@ -122,8 +126,10 @@ func TestLostJobsAreToldByCause(t *testing.T) {
 // no more.
 func TestKeptRunnersAreNotWhatIsWanted(t *testing.T) {
 	now := time.Now()
-	for ago, want := range map[time.Duration]bool{time.Minute: false, countedFor: true} {
-		findings := Diagnose(healthy(func(s *snapshot.Snapshot) {
+	for ago, want := range map[time.Duration]bool{
+		time.Minute: false, 15*time.Minute - time.Second: false, 15 * time.Minute: true,
+	} {
+		findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
 			r := v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 			r.Status = v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed,
 				LostCause: v1alpha1.LostCauseEvicted}
@@ -184,7 +190,7 @@ func TestKeptObjectsAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := ""
-			for _, f := range Diagnose(healthy(func(s *snapshot.Snapshot) {
+			for _, f := range diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
 				s.Sets[0].Now = now
 				test.change(&s.Sets[0])
 			})) {
@@ -230,8 +236,10 @@ func TestOwnerlessObjects(t *testing.T) {
 			s.Pods = []corev1.Pod{{ObjectMeta: meta("one", &s.Runners[0])}}
 			test.change(s)
 			var said string
-			for _, finding := range checkOwnerless(set{s}) {
-				said = finding.Message
+			for _, f := range diagnosis.Diagnose(&snapshot.Snapshot{Sets: []snapshot.Set{*s}}) {
+				if f.Reason == v1alpha1.ReasonOwnerless {
+					said = f.Message
+				}
 			}
 			if (test.want == "" && said != "") || !strings.Contains(said, test.want) {
 				t.Errorf("it says %q, want %q", said, test.want)

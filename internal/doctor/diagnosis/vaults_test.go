@@ -1,4 +1,4 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
 
@@ -40,7 +41,7 @@ func TestSharedVaultIdentityIsFineIfItIsLimited(t *testing.T) {
 		"the manager can't be looked": {[]func(*snapshot.Snapshot){vaulted("a"), vaulted("b"), func(s *snapshot.Snapshot) { s.Managers = nil }}, false},
 	} {
 		found := false
-		for _, f := range Diagnose(healthy(test.changes...)) {
+		for _, f := range diagnosis.Diagnose(healthy(test.changes...)) {
 			found = found || (f.Reason == "SharedVaultIdentity" && strings.Contains(f.Message, "a, b"))
 		}
 		if found != test.want {

@@ -1,4 +1,4 @@
-package diagnosis
+package diagnosis_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 )
@@ -29,14 +30,14 @@ func TestLongWaitsAreToldByPhase(t *testing.T) {
 	ended := waitedFor("ended", time.Hour)
 	ended.Status.JobResult = "succeeded"
 	diagnose := func(runners ...v1alpha1.EphemeralRunner) []finding.Finding {
-		return Diagnose(healthy(func(s *snapshot.Snapshot) {
+		return diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
 			s.Sets[0].Runners = append(s.Sets[0].Runners, runners...)
 		}))
 	}
-	if findings := diagnose(waitedFor("short", longWait-3*time.Second), ended); len(findings) != 0 {
+	if findings := diagnose(waitedFor("short", 5*time.Minute-3*time.Second), ended); len(findings) != 0 {
 		t.Errorf("found %+v, want nothing", findings)
 	}
-	findings := diagnose(waitedFor("long", 10*time.Minute), waitedFor("shorter", longWait), ended)
+	findings := diagnose(waitedFor("long", 10*time.Minute), waitedFor("shorter", 5*time.Minute), ended)
 	want := "2 running jobs waited 5m0s or longer; the longest wait was 10m2s, of the job on runner long: created " +
 		"1s, placed 10m0s, started 1s"
 	if len(findings) != 1 || findings[0].Reason != "JobsWaitedLong" || findings[0].Message != want {

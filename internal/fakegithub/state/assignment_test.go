@@ -1,19 +1,21 @@
-package state
+package state_test
 
 import (
 	"testing"
 	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
 // Sets with the same label share jobs by the room they advertise.
 func TestJobsAreSpreadByCapacity(t *testing.T) {
-	s := New(Config{MultiLabel: true})
+	s := state.New(state.Config{MultiLabel: true})
 	scope := s.Scope("orgs", "acme", "")
 	capacities := []int{10, 30, 0}
-	sets := make([]*ScaleSet, len(capacities))
+	sets := make([]*state.ScaleSet, len(capacities))
 	for i, capacity := range capacities {
 		set, err := s.CreateScaleSet(start, scope,
-			ScaleSetSpec{Name: string(rune('a' + i)), Labels: []Label{{Name: "linux"}}})
+			state.ScaleSetSpec{Name: string(rune('a' + i)), Labels: []state.Label{{Name: "linux"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,34 +45,38 @@ func TestJobsAreSpreadByCapacity(t *testing.T) {
 	}
 }
 
-func make20() []JobSpec {
-	specs := make([]JobSpec, 20)
+func make20() []state.JobSpec {
+	specs := make([]state.JobSpec, 20)
 	for i := range specs {
-		specs[i] = JobSpec{Labels: []string{"linux"}}
+		specs[i] = state.JobSpec{Labels: []string{"linux"}}
 	}
 	return specs
 }
 
 func TestMatching(t *testing.T) {
-	s := New(Config{MultiLabel: true})
-	labels := ScaleSetSpec{Name: "linux", Labels: []Label{{Name: "linux"}, {Name: "GPU"}}}
-	org, _ := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), labels)
-	repo, _ := s.CreateScaleSet(start, s.Scope("repos", "acme", "app"), labels)
-	enterprise, _ := s.CreateScaleSet(start, s.Scope("enterprises", "big", ""), labels)
+	labels := state.ScaleSetSpec{Name: "linux", Labels: []state.Label{{Name: "linux"}, {Name: "GPU"}}}
 	tests := map[string]struct {
-		spec                  JobSpec
+		spec                  state.JobSpec
 		org, repo, enterprise bool
 	}{
-		"one label":          {JobSpec{Labels: []string{"Linux"}}, true, true, true},
-		"all labels":         {JobSpec{Labels: []string{"gpu", "linux"}}, true, true, true},
-		"one label too many": {JobSpec{Labels: []string{"linux", "arm"}}, false, false, false},
-		"the repository":     {JobSpec{Labels: []string{"linux"}, Owner: "Acme", Repository: "app"}, true, true, true},
-		"another repository": {JobSpec{Labels: []string{"linux"}, Owner: "acme", Repository: "web"}, true, false, true},
-		"another owner":      {JobSpec{Labels: []string{"linux"}, Owner: "other"}, false, false, true},
+		"one label":          {state.JobSpec{Labels: []string{"Linux"}}, true, true, true},
+		"all labels":         {state.JobSpec{Labels: []string{"gpu", "linux"}}, true, true, true},
+		"one label too many": {state.JobSpec{Labels: []string{"linux", "arm"}}, false, false, false},
+		"the repository":     {state.JobSpec{Labels: []string{"linux"}, Owner: "Acme", Repository: "app"}, true, true, true},
+		"another repository": {state.JobSpec{Labels: []string{"linux"}, Owner: "acme", Repository: "web"}, true, false, true},
+		"another owner":      {state.JobSpec{Labels: []string{"linux"}, Owner: "other"}, false, false, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := [3]bool{org.matches(&tt.spec), repo.matches(&tt.spec), enterprise.matches(&tt.spec)}
+			s := state.New(state.Config{MultiLabel: true})
+			org, _ := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), labels)
+			repo, _ := s.CreateScaleSet(start, s.Scope("repos", "acme", "app"), labels)
+			enterprise, _ := s.CreateScaleSet(start, s.Scope("enterprises", "big", ""), labels)
+			s.QueueJobs(start, tt.spec) // which stays there, because no set has a session
+			var got [3]bool
+			for i, set := range []*state.ScaleSet{org, repo, enterprise} {
+				got[i] = s.Statistics(set).Available == 1
+			}
 			if want := [3]bool{tt.org, tt.repo, tt.enterprise}; got != want {
 				t.Errorf("organization, repository, enterprise: got %v, want %v", got, want)
 			}
@@ -80,28 +86,28 @@ func TestMatching(t *testing.T) {
 
 // What a deleted scale set had not started yet goes to another set that fits.
 func TestDeletedScaleSetGivesItsJobsBack(t *testing.T) {
-	b := newBench(t, Config{})
-	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}, Duration: time.Hour}, JobSpec{Labels: []string{"linux"}})
+	b := newBench(t, state.Config{})
+	jobs := b.QueueJobs(start, state.JobSpec{Labels: []string{"linux"}, Duration: time.Hour}, state.JobSpec{Labels: []string{"linux"}})
 	b.events(0)
 	b.runner(0, "runner-1")
 	if err := b.DeleteScaleSet(start, b.set.Scope, b.set.ID, true); err != nil {
 		t.Fatal(err)
 	}
-	if jobs[0].State != Running || jobs[1].State != Queued {
+	if jobs[0].State != state.Running || jobs[1].State != state.Queued {
 		t.Errorf("jobs are %s and %s", jobs[0].State, jobs[1].State)
 	}
-	if a := b.Anomalies(); len(a) != 1 || a[0].Kind != ScaleSetDeletedBusy {
+	if a := b.Anomalies(); len(a) != 1 || a[0].Kind != state.ScaleSetDeletedBusy {
 		t.Errorf("anomalies %v", a)
 	}
-	if b.at(2 * time.Hour); jobs[0].Result != ResultSucceeded {
+	if b.at(2 * time.Hour); jobs[0].Result != state.ResultSucceeded {
 		t.Errorf("the running job ended %s %s", jobs[0].State, jobs[0].Result)
 	}
 }
 
 // An offer that was taken or cancelled before it was delivered is not delivered.
 func TestStaleOffersAreDropped(t *testing.T) {
-	b := newBench(t, Config{Flow: Acquire})
-	jobs := b.QueueJobs(start, JobSpec{Labels: []string{"linux"}}, JobSpec{Labels: []string{"linux"}})
+	b := newBench(t, state.Config{Flow: state.Acquire})
+	jobs := b.QueueJobs(start, state.JobSpec{Labels: []string{"linux"}}, state.JobSpec{Labels: []string{"linux"}})
 	if err := b.CancelJob(start, jobs[0].RequestID); err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +120,9 @@ func TestStaleOffersAreDropped(t *testing.T) {
 // caller is a client of one scale set.
 type caller struct {
 	t       *testing.T
-	s       *State
-	set     *ScaleSet
-	session *Session
+	s       *state.State
+	set     *state.ScaleSet
+	session *state.Session
 }
 
 func (c *caller) open() {
@@ -143,10 +149,12 @@ func (c *caller) poll(capacity int) {
 	c.s.EndPoll(start, poll)
 }
 
-func (c *caller) queue() *Job { return c.s.QueueJobs(start, JobSpec{Labels: []string{c.set.Name}})[0] }
+func (c *caller) queue() *state.Job {
+	return c.s.QueueJobs(start, state.JobSpec{Labels: []string{c.set.Name}})[0]
+}
 
 // acquire asks for all jobs, whether or not they were offered.
-func (c *caller) acquire(jobs ...*Job) {
+func (c *caller) acquire(jobs ...*state.Job) {
 	c.t.Helper()
 	var ids []int64
 	for _, job := range jobs {
@@ -160,15 +168,15 @@ func (c *caller) acquire(jobs ...*Job) {
 // What queues while a session advertises 0 never comes to that set, in whatever session; a set without a session, or
 // before its first poll, bars nothing.
 func TestZeroIsFinal(t *testing.T) {
-	for _, flow := range []Flow{AutoAssign, Acquire} {
+	for _, flow := range []state.Flow{state.AutoAssign, state.Acquire} {
 		t.Run(string(flow), func(t *testing.T) {
-			s := New(Config{MultiLabel: true, Flow: flow, ZeroIsFinal: true})
-			set, err := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), ScaleSetSpec{Name: "linux"})
+			s := state.New(state.Config{MultiLabel: true, Flow: flow, ZeroIsFinal: true})
+			set, err := s.CreateScaleSet(start, s.Scope("orgs", "acme", ""), state.ScaleSetSpec{Name: "linux"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := &caller{t: t, s: s, set: set}
-			free := []*Job{c.queue()}
+			free := []*state.Job{c.queue()}
 			c.open()
 			free = append(free, c.queue())
 			c.poll(0)
@@ -186,14 +194,14 @@ func TestZeroIsFinal(t *testing.T) {
 			}
 			c.acquire(append(free, barred)...)
 			for _, job := range free {
-				if view := job.View(); view.State != Assigned || view.BarredFrom != nil {
+				if view := job.View(); view.State != state.Assigned || view.BarredFrom != nil {
 					t.Errorf("job %+v is not assigned", view)
 				}
 			}
-			if view := barred.View(); view.State != Queued || len(view.BarredFrom) != 1 {
+			if view := barred.View(); view.State != state.Queued || len(view.BarredFrom) != 1 {
 				t.Errorf("job %+v, want it barred", view)
 			}
-			if got := s.Anomalies(); len(got) != 1 || got[0].Kind != ZeroAdvertised {
+			if got := s.Anomalies(); len(got) != 1 || got[0].Kind != state.ZeroAdvertised {
 				t.Errorf("anomalies %v, want one for both polls", got)
 			}
 		})

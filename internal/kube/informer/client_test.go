@@ -1,4 +1,4 @@
-package informer
+package informer_test
 
 import (
 	"context"
@@ -11,7 +11,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
+
+// annotationUnreadable is on what could not be read as a whole.
+const annotationUnreadable = "actions.github.com/unreadable"
 
 // Nobody acts on part of an object, but it can be deleted, and it is counted.
 func TestRefuseUnreadable(t *testing.T) {
@@ -22,7 +27,7 @@ func TestRefuseUnreadable(t *testing.T) {
 		}
 		return object
 	}
-	c := RefuseUnreadable(fake.NewClientBuilder().WithScheme(scheme.Scheme).
+	c := informer.RefuseUnreadable(fake.NewClientBuilder().WithScheme(scheme.Scheme).
 		WithObjects(
 			pod("good", ""), pod("bad", "no containers"), pod("deleted", "no containers", "example.com/a"),
 		).Build())
@@ -31,7 +36,7 @@ func TestRefuseUnreadable(t *testing.T) {
 	}
 	for name, refused := range map[string]bool{"good": false, "bad": true, "deleted": false} {
 		err := c.Get(t.Context(), client.ObjectKey{Namespace: "n", Name: name}, &corev1.Pod{})
-		var unreadable *UnreadableError
+		var unreadable *informer.UnreadableError
 		if errors.As(err, &unreadable) != refused || (!refused && err != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -42,20 +47,23 @@ func TestRefuseUnreadable(t *testing.T) {
 	}
 }
 
-// undecoded is an API server whose pods can't all be decoded.
-type undecoded struct{ client.Reader }
+// undecoded is an API server with a list of pods that can't all be decoded.
+type undecoded struct {
+	client.Reader
+	pods string
+}
 
-func (undecoded) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (u undecoded) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	raw, untyped := list.(*unstructured.UnstructuredList)
 	if !untyped {
 		return errors.New("json: cannot unmarshal")
 	}
-	return raw.UnmarshalJSON([]byte(podList(badPod, goodPod)))
+	return raw.UnmarshalJSON([]byte(u.pods))
 }
 
 func TestListReadable(t *testing.T) {
 	pods := &corev1.PodList{}
-	unreadable, err := ListReadable(t.Context(), undecoded{}, scheme.Scheme, pods)
+	unreadable, err := informer.ListReadable(t.Context(), undecoded{pods: podList(badPod, goodPod)}, scheme.Scheme, pods)
 	if err != nil || len(unreadable) != 1 || unreadable[0].Name != "bad" {
 		t.Errorf("unreadable are %v, %v", unreadable, err)
 	}

@@ -1,4 +1,4 @@
-package informer
+package informer_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 // Only the smallest part that can't be read is replaced by its last value, or dropped.
@@ -31,13 +37,38 @@ func TestMend(t *testing.T) {
 			`{"spec":{"overhead":{"memory":"1Gi"}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fields, was, want := decoded(t, test.is), decoded(t, test.was), decoded(t, test.want)
-			newMender(&corev1.Pod{}, nothingKnown).mend(fields, was, nil)
-			if difference := cmp.Diff(want, fields); difference != "" {
+			was := decoded(t, test.was)
+			last := func(key string) (any, bool) { return was, key == "n/a" }
+			got, err := cache.ToListerWatcherWithContext(informer.Readable(apiServer(t, podList(named(t, test.is))), &corev1.Pod{},
+				last)).ListWithContext(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod, want := got.(*corev1.PodList).Items[0], &corev1.Pod{}
+			if whole := name == "readable"; informer.IsWhole(&pod) != whole {
+				t.Errorf("it counts as whole: %t", !whole)
+			}
+			delete(pod.Annotations, annotationUnreadable)
+			if err := json.Unmarshal([]byte(named(t, test.want)), want); err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(want, &pod, cmpopts.EquateEmpty()); difference != "" {
 				t.Errorf("(-want +got):\n%s", difference)
 			}
 		})
 	}
+}
+
+// named returns the content of a pod with these fields, and a name.
+func named(t *testing.T, content string) string {
+	t.Helper()
+	fields := decoded(t, content)
+	fields["metadata"] = map[string]any{"namespace": "n", "name": "a"}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func decoded(t *testing.T, content string) (fields map[string]any) {
@@ -51,25 +82,29 @@ func decoded(t *testing.T, content string) (fields map[string]any) {
 // An object is logged again if the cause changes, or if it could be read in the meantime.
 func TestUnreadableObjectsAreLoggedAgain(t *testing.T) {
 	ctx, lines := logged(t)
-	m := newMender(&corev1.Pod{}, nothingKnown)
 	other := strings.Replace(badPod, `"containers"`, `"initContainers"`, 1)
-	for _, object := range []string{badPod, badPod, other, strings.Replace(badPod, `"abc"`, `[]`, 1), other} {
-		m.object(ctx, []byte(object))
+	source := apiServer(t, podEvents("MODIFIED", badPod, badPod, other, strings.Replace(badPod, `"abc"`, `[]`, 1), other))
+	readable := cache.ToListerWatcherWithContext(informer.Readable(source, &corev1.Pod{}, nothingKnown))
+	watched(ctx, t, readable) // ends at the first
+	if events := watched(ctx, t, readable); len(events) != 5 {
+		t.Errorf("events %v, want 5", events)
 	}
 	checkSaid(t, lines, 3)
 }
 
 // A decoder may repeat the value.
 func TestUnreadableErrorsNameTheObject(t *testing.T) {
-	m := newMender(&corev1.Pod{}, nothingKnown)
-	if err := m.cause([]byte(goodPod)); err != nil {
-		t.Error(err)
-	}
-	long := strings.Replace(badPod, `"abc"`, `[{"resources":{"limits":{"a":"`+strings.Repeat("x", 4000)+`"}}}]`, 1)
+	long := strings.Replace(strings.Replace(badPod, `"abc"`, `[]`, 1), `"spec"`,
+		`"status":{"startTime":"`+strings.Repeat("x", 4000)+`"},"spec"`, 1)
 	for _, content := range []string{badPod, long} {
-		err := m.cause([]byte(content))
-		if err == nil || err.Kind != "Pod" || err.Namespace != "n" || err.Name != "bad" || len(err.Error()) > 1000 {
-			t.Errorf("error %v", err)
+		unreadable, err := informer.ListReadable(t.Context(), undecoded{pods: podList(goodPod, content)}, scheme.Scheme,
+			&corev1.PodList{})
+		if err != nil || len(unreadable) != 1 {
+			t.Fatalf("unreadable are %v, %v, want one", unreadable, err)
+		}
+		if bad := unreadable[0]; bad.Kind != "Pod" || bad.Namespace != "n" || bad.Name != "bad" ||
+			len(bad.Error()) > 1000 {
+			t.Errorf("error %v", bad)
 		}
 	}
 }

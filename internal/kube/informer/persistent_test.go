@@ -1,4 +1,4 @@
-package informer
+package informer_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 // outage is a source that fails until it is over.
@@ -58,7 +59,7 @@ func TestPersistentOutlastsOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &outage{until: time.Now().Add(time.Minute), err: err}
-				source := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{}))
+				source := cache.ToListerWatcherWithContext(informer.Persistent(o.source(), clock.RealClock{}))
 				if _, err := source.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 					t.Errorf("list: %v", err)
 				}
@@ -87,7 +88,7 @@ func TestPersistentHandsRefusalsOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &outage{until: time.Now().Add(time.Hour), err: err}
-			source := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{}))
+			source := cache.ToListerWatcherWithContext(informer.Persistent(o.source(), clock.RealClock{}))
 			if _, got := source.ListWithContext(
 				t.Context(), metav1.ListOptions{},
 			); !errors.Is(got, err) || o.calls != 1 {
@@ -111,7 +112,7 @@ func TestPersistentOutlastsAStartOfTheAPIServer(t *testing.T) {
 					until: o.until.Add(test.lasts),
 					err:   apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no")),
 				}
-				_, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).WatchWithContext(
+				_, err := cache.ToListerWatcherWithContext(informer.Persistent(o.source(), clock.RealClock{})).WatchWithContext(
 					t.Context(), metav1.ListOptions{},
 				)
 				if apierrors.IsForbidden(err) != test.fails {
@@ -137,7 +138,7 @@ func TestPersistentEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		o := &outage{until: time.Now().Add(time.Hour), err: syscall.ECONNREFUSED}
-		if _, err := cache.ToListerWatcherWithContext(Persistent(o.source(), clock.RealClock{})).ListWithContext(
+		if _, err := cache.ToListerWatcherWithContext(informer.Persistent(o.source(), clock.RealClock{})).ListWithContext(
 			ctx, metav1.ListOptions{},
 		); err == nil {
 			t.Error("a list that was canceled succeeded")
@@ -158,7 +159,7 @@ func TestPersistentSaysWhatItWaitsFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, lines := logged(t)
 				o := &outage{until: time.Now().Add(time.Minute), err: test.err}
-				if _, err := cache.ToListerWatcherWithContext(Persistent(
+				if _, err := cache.ToListerWatcherWithContext(informer.Persistent(
 					o.source(), clock.RealClock{},
 				)).ListWithContext(
 					ctx, metav1.ListOptions{},

@@ -1,8 +1,9 @@
-package informer
+package informer_test
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,11 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/harrier-ci/harrier/internal/kube/informer"
 )
 
 // goodPod and badPod are objects as the API server stores them. In Go, containers can't be a string.
@@ -54,7 +58,7 @@ func apiServer(t *testing.T, answer string) cache.ListerWatcher {
 	config := &rest.Config{Host: server.URL, APIPath: "/api", ContentConfig: rest.ContentConfig{
 		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
 	}}
-	config.Wrap(MendAnswers)
+	config.Wrap(informer.MendAnswers)
 	connection, err := rest.RESTClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +79,10 @@ func TestListGoesOnWithoutWhatCantBeRead(t *testing.T) {
 	ctx, lines := logged(t)
 	if _, err := cache.ToListerWatcherWithContext(source).ListWithContext(
 		ctx, metav1.ListOptions{},
-	); !undecodable(err) {
+	); err == nil || !strings.Contains(err.Error(), "cannot unmarshal string") {
 		t.Fatalf("the list is without a mender: %v", err)
 	}
-	readable := cache.ToListerWatcherWithContext(Readable(source, &corev1.Pod{}, nothingKnown))
+	readable := cache.ToListerWatcherWithContext(informer.Readable(source, &corev1.Pod{}, nothingKnown))
 	for range 2 {
 		answer, err := readable.ListWithContext(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -89,7 +93,7 @@ func TestListGoesOnWithoutWhatCantBeRead(t *testing.T) {
 			t.Fatalf("%d pods of version %q, want both of 3", len(pods.Items), pods.ResourceVersion)
 		}
 		bad, good := pods.Items[0], pods.Items[1]
-		if bad.Name != "bad" || bad.Spec.NodeName != "a" || bad.Annotations[annotationUnreadable] == "" {
+		if bad.Name != "bad" || bad.Spec.NodeName != "a" || informer.IsWhole(&bad) || bad.Annotations[annotationUnreadable] == "" {
 			t.Errorf("of what can't be read there is %+v", bad)
 		}
 		if good.Name != "good" || good.Annotations != nil {
@@ -118,7 +122,7 @@ func TestWatchGoesOnWithoutWhatCantBeRead(t *testing.T) {
 	known := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "b", Containers: []corev1.Container{{Name: "known"}}}}
 	last := func(key string) (any, bool) { return known, key == "n/bad" }
 	source := apiServer(t, podEvents("ADDED", goodPod)+podEvents("MODIFIED", badPod)+podEvents("DELETED", badPod))
-	readable := cache.ToListerWatcherWithContext(Readable(source, &corev1.Pod{}, last))
+	readable := cache.ToListerWatcherWithContext(informer.Readable(source, &corev1.Pod{}, last))
 	ctx, lines := logged(t)
 	if events := watched(ctx, t, readable); len(events) != 1 {
 		t.Errorf("before something can't be read: %v", events)
@@ -153,21 +157,61 @@ func watched(ctx context.Context, t *testing.T, source cache.ListerWatcherWithCo
 	return events
 }
 
+// asIs is a source that passes answers on as they come over HTTP, after a list that could not be decoded.
+type asIs struct {
+	connection http.Client
+	url        string
+	lists      int
+	got        string
+}
+
+func (a *asIs) get(ctx context.Context, query string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+query, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := a.connection.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	content, err := io.ReadAll(answer.Body)
+	a.got = string(content)
+	return err
+}
+
+func (a *asIs) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	if a.lists++; a.lists == 1 {
+		return nil, errors.New("json: cannot unmarshal")
+	}
+	return &corev1.PodList{}, a.get(ctx, "")
+}
+
+func (a *asIs) watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewEmptyWatch(), a.get(ctx, "?watch=true")
+}
+
 // Anything but a list, an event or JSON is passed on unchanged: whoever reads it reports what is wrong.
 func TestAnswersOfAnotherShapeAreHandedOn(t *testing.T) {
-	m := newMender(&corev1.Pod{}, nothingKnown)
 	ctx := log.IntoContext(t.Context(), logr.Discard())
-	for _, answer := range []string{"", "nonsense", "[]", `{"items":3}`} {
-		if got := string(m.list(ctx, []byte(answer))); got != answer {
-			t.Errorf("list %q is %q", answer, got)
-		}
-	}
-	for _, line := range []string{
+	for _, answer := range []string{
+		"", "nonsense", "[]", `{"items":3}`, // of lists; of watches:
 		"", "nonsense\n", `{"type":"BOOKMARK","object":` + badPod + "}\n",
 		`{"type":"ERROR","object":{"kind":"Status"}}` + "\n",
 	} {
-		if got := string(m.event(ctx, []byte(line))); got != line {
-			t.Errorf("event %q is %q", line, got)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer)
+		}))
+		source := &asIs{connection: http.Client{Transport: informer.MendAnswers(http.DefaultTransport)}, url: server.URL}
+		mended := cache.ToListerWatcherWithContext(informer.Readable(&cache.ListWatch{ListWithContextFunc: source.list,
+			WatchFuncWithContext: source.watch}, &corev1.Pod{}, nothingKnown))
+		if _, err := mended.ListWithContext(ctx, metav1.ListOptions{}); err != nil || source.got != answer {
+			t.Errorf("list %q is %q, %v", answer, source.got, err)
 		}
+		if _, err := mended.WatchWithContext(ctx, metav1.ListOptions{}); err != nil || source.got != answer {
+			t.Errorf("event %q is %q, %v", answer, source.got, err)
+		}
+		server.Close()
 	}
 }

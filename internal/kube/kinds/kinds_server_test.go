@@ -14,6 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
 
+// In the package: nothing but its tables lists all kinds, and a mapper only answers for one that is named.
+
 // Each kind and its list have the resource and the scope that discovery returns, and the kind has a Go type.
 func TestTableIsWhatTheServerSays(t *testing.T) {
 	requests, err := discovery.NewDiscoveryClientForConfig(testkube.Shared(t).Config())

@@ -1,4 +1,4 @@
-package nodes
+package nodes_test
 
 import (
 	"strings"
@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
 func tainted(key, value string, effect corev1.TaintEffect) *corev1.Node {
@@ -77,7 +79,7 @@ func TestSignsOf(t *testing.T) {
 		"not initialized":            {tainted("node.cloudprovider.kubernetes.io/uninitialized", "true", schedule), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := SignsOf(test.node); got.String() != test.want || (got == 0) != (test.want == "") {
+			if got := nodes.SignsOf(test.node); got.String() != test.want || (got == 0) != (test.want == "") {
 				t.Errorf("the node %q (%b), want %q", got, got, test.want)
 			}
 		})
@@ -85,14 +87,25 @@ func TestSignsOf(t *testing.T) {
 }
 
 func TestTolerated(t *testing.T) {
-	karpenter := SignsOf(tainted("karpenter.sh/disrupted", "", corev1.TaintEffectNoSchedule))
-	spot := SignsOf(tainted("aws-node-termination-handler/spot-itn", "", corev1.TaintEffectNoSchedule))
+	karpenter := nodes.SignsOf(tainted("karpenter.sh/disrupted", "", corev1.TaintEffectNoSchedule))
+	spot := nodes.SignsOf(tainted("aws-node-termination-handler/spot-itn", "", corev1.TaintEffectNoSchedule))
+	all := karpenter | spot | nodes.SignsOf(&corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}})
+	for _, key := range []string{"karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler",
+		"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown",
+		"cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/unschedulable",
+		"remediator.aks.microsoft.com/unschedulable", "medik8s.io/drain"} {
+		sign := nodes.SignsOf(tainted(key, "", corev1.TaintEffectNoSchedule))
+		if sign == 0 || all&sign != 0 {
+			t.Errorf("%s has no sign of its own: %b", key, sign)
+		}
+		all |= sign
+	}
 	for name, test := range map[string]struct {
 		toleration corev1.Toleration
-		want       Signs
+		want       nodes.Signs
 	}{
 		"of everything": {
-			corev1.Toleration{Operator: corev1.TolerationOpExists}, ^beingDeleted & (1<<len(announcements) - 1),
+			corev1.Toleration{Operator: corev1.TolerationOpExists}, all,
 		},
 		"of one": {
 			corev1.Toleration{Key: "karpenter.sh/disrupted", Operator: corev1.TolerationOpExists}, karpenter,
@@ -112,7 +125,7 @@ func TestTolerated(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Tolerated([]corev1.Toleration{test.toleration}); got != test.want {
+			if got := nodes.Tolerated([]corev1.Toleration{test.toleration}); got != test.want {
 				t.Errorf("tolerates %b, want %b", got, test.want)
 			}
 		})
@@ -127,18 +140,18 @@ func TestStrip(t *testing.T) {
 	node.Labels, node.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 1000)}}}
 	node.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
-	want := SignsOf(node)
-	if _, err := Strip(node); err != nil {
+	want := nodes.SignsOf(node)
+	if _, err := nodes.Strip(node); err != nil {
 		t.Fatal(err)
 	}
-	if got := SignsOf(node); got != want || node.Name != "n" || node.UID != "u" || node.ResourceVersion != "7" {
+	if got := nodes.SignsOf(node); got != want || node.Name != "n" || node.UID != "u" || node.ResourceVersion != "7" {
 		t.Errorf("signs %v, want %v; left: %+v", got, want, node)
 	}
 	content, err := node.Marshal()
 	if err != nil || len(content) > 250 {
 		t.Errorf("%d bytes are left (%v): %+v", len(content), err, node)
 	}
-	if object, err := Strip("a tombstone"); object != "a tombstone" || err != nil {
+	if object, err := nodes.Strip("a tombstone"); object != "a tombstone" || err != nil {
 		t.Errorf("Strip() of something else = %v, %v", object, err)
 	}
 }

@@ -1,4 +1,4 @@
-package nodes
+package nodes_test
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
 )
 
 // forbidden is a source that nobody may read, until it is granted.
@@ -69,8 +71,8 @@ func TestMissingRight(t *testing.T) {
 		var said atomic.Int32
 		logger := funcr.New(func(string, string) { said.Add(1) }, funcr.Options{})
 		f := &forbidden{}
-		informer := cache.NewSharedIndexInformer(InPages(f.source()), &corev1.Node{}, 0, nil)
-		if err := informer.SetWatchErrorHandlerWithContext(LogForbiddenOnce(logger)); err != nil {
+		informer := cache.NewSharedIndexInformer(nodes.InPages(f.source()), &corev1.Node{}, 0, nil)
+		if err := informer.SetWatchErrorHandlerWithContext(nodes.LogForbiddenOnce(logger)); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan struct{})
@@ -85,9 +87,9 @@ func TestMissingRight(t *testing.T) {
 		f.mu.Unlock()
 		<-time.After(2 * time.Minute)
 		synctest.Wait()
-		nodes := informer.GetStore().List()
-		if len(nodes) != 1 || nodes[0].(*corev1.Node).Labels != nil || SignsOf(nodes[0].(*corev1.Node)) == 0 {
-			t.Errorf("the informer has %+v, want the node with its sign alone", nodes)
+		cached := informer.GetStore().List()
+		if len(cached) != 1 || cached[0].(*corev1.Node).Labels != nil || nodes.SignsOf(cached[0].(*corev1.Node)) == 0 {
+			t.Errorf("the informer has %+v, want the node with its sign alone", cached)
 		}
 		if o := f.listed()[len(f.listed())-1]; o.ResourceVersion != "" || o.Limit == 0 {
 			t.Errorf("listed with %+v: the API server would answer with all nodes at once", o)

@@ -1,13 +1,22 @@
-package top
+package top_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/plugin/top"
 )
 
 // setWith returns a set that works, with so many busy runners of so many assigned jobs, and changes.
@@ -50,6 +59,47 @@ func runnerSetOf(set *v1alpha1.AutoscalingRunnerSet) v1alpha1.EphemeralRunnerSet
 	return runnerSet
 }
 
+// rows returns the rows in an order, as the JSON says.
+func rows(t *testing.T, order string, objects ...client.Object) []top.Row {
+	t.Helper()
+	var text bytes.Buffer
+	err := top.Run(t.Context(), server(interceptor.Funcs{}, objects...),
+		top.Options{Once: true, Format: output.JSON, Order: order}, &text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		ScaleSets []top.Row `json:"scaleSets"`
+	}
+	if err := json.Unmarshal(text.Bytes(), &read); err != nil {
+		t.Fatal(err)
+	}
+	return read.ScaleSets
+}
+
+// table returns the lines of what a terminal of so many columns shows first, or without a terminal for 0.
+func table(t *testing.T, namespace string, width int, objects ...client.Object) []string {
+	t.Helper()
+	options := top.Options{Namespace: namespace, Once: width == 0, Format: output.Text}
+	text := &written{}
+	synctest.Test(t, func(t *testing.T) {
+		screen, ended := &window{quit: make(chan struct{}), width: width, height: 20}, make(chan error)
+		if width > 0 {
+			options.Screen = screen
+		}
+		go func() { ended <- top.Run(t.Context(), server(interceptor.Funcs{}, objects...), options, text) }()
+		if width > 0 {
+			<-time.After(20 * time.Second)
+			close(screen.quit)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	shown := strings.NewReplacer("\x1b[H", "", "\x1b[K", "", "\x1b[J", "", "\r\n", "\n").Replace(text.take())
+	return strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
+}
+
 // A row says in a few words what limits the set: what the doctor would say first.
 func TestWhyNotMore(t *testing.T) {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
@@ -74,7 +124,11 @@ func TestWhyNotMore(t *testing.T) {
 		"a schedule":      {changes: []func(*v1alpha1.AutoscalingRunnerSet){func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.ActiveSchedules = []string{"office"} }}, why: "schedule office"},
 	} {
 		set := setWith("runners", "linux", test.busy, test.assigned, test.changes...)
-		row := rowOf(set, []v1alpha1.EphemeralRunnerSet{runnerSetOf(set)})
+		shown := rows(t, "name", withRunnerSet(set)...)
+		if len(shown) != 1 {
+			t.Fatalf("%s: rows %+v", name, shown)
+		}
+		row := shown[0]
 		if row.Why != test.why || row.Reason != test.reason {
 			t.Errorf("%s: %q (%s), want %q (%s)", name, row.Why, row.Reason, test.why, test.reason)
 		}
@@ -86,13 +140,12 @@ func TestWhyNotMore(t *testing.T) {
 }
 
 func TestOrdersOfRows(t *testing.T) {
-	rows := []Row{{Namespace: "b", Name: "a", Busy: 1}, {Namespace: "a", Name: "z", Jobs: 5, Waiting: 5},
-		{Namespace: "a", Name: "b", Busy: 3, Jobs: 3}}
+	objects := slices.Concat(withRunnerSet(setWith("b", "a", 1, 0)), withRunnerSet(setWith("a", "z", 0, 5)),
+		withRunnerSet(setWith("a", "b", 3, 3)))
 	for order, want := range map[string]string{"name": "ab az ba", "busy": "ab ba az", "jobs": "az ab ba",
 		"waiting": "az ab ba"} {
-		sorted(rows, order)
 		var got []string
-		for _, row := range rows {
+		for _, row := range rows(t, order, objects...) {
 			got = append(got, row.Namespace+row.Name)
 		}
 		if strings.Join(got, " ") != want {
@@ -103,31 +156,35 @@ func TestOrdersOfRows(t *testing.T) {
 
 // However long names and numbers are, a table fits into 80 columns, keeps all numbers, and says why.
 func TestTheTableFitsInto80Columns(t *testing.T) {
-	most := 100000
-	rows := []Row{
-		{Namespace: "team-payments-production-europe-west", Name: "linux-large-gpu-a100-runners-spot", Busy: 12345, Idle: 1, Jobs: 20000, Waiting: 7655, Min: 5, Max: &most, Why: "image can't be pulled"},
-		{Namespace: "a", Name: "b"},
-	}
-	for _, namespaces := range []bool{true, false} {
+	const namespace = "team-payments-production-europe-west"
+	long := setWith(namespace, "linux-large-gpu-a100-runners-spot", 12345, 20000, atMost(100000),
+		condition("Degraded", metav1.ConditionTrue, "ImagePullBackOff", ""),
+		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.IdleRunners, s.Status.EffectiveMinRunners = 1, 5 })
+	objects := slices.Concat(withRunnerSet(long), withRunnerSet(setWith("a", "b", 0, 0)))
+	for _, namespaces := range []string{"", namespace} {
 		for _, width := range []int{80, 100, 200, 0} {
-			table := layout(rows, namespaces, width)
-			for _, line := range append([]string{table.header()}, table.row(&rows[0]), table.row(&rows[1])) {
+			lines := table(t, namespaces, width, objects...)
+			for _, line := range lines {
 				if got := utf8.RuneCountInString(line); width > 0 && got > width {
 					t.Errorf("%d columns, want at most %d: %s", got, width, line)
 				}
 			}
-			line := table.row(&rows[0])
-			if !strings.Contains(line, "12345") || !strings.Contains(line, "20000") ||
-				!strings.Contains(line, "7655") || !strings.HasSuffix(line, "image can't be pulled") {
+			found := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "20000 7655") })
+			if found < 0 {
+				t.Fatalf("no row has all numbers: %q", lines)
+			}
+			line := lines[found]
+			if !strings.Contains(line, " 12345 ") || !strings.HasSuffix(line, "image can't be pulled") {
 				t.Errorf("the row lacks something: %s", line)
 			}
-			if strings.Contains(line, "gpu-a100-runners-spot") != (width != 80) && !namespaces {
+			if strings.Contains(line, "gpu-a100-runners-spot") != (width != 80) && namespaces != "" {
 				t.Errorf("at %d columns the name is cut where there is room, or not where there is none: %s",
 					width, line)
 			}
 		}
 	}
-	if short := layout(rows[1:], false, 80).row(&rows[1]); strings.Count(short, " ") > 60 {
+	lines := table(t, "a", 80, objects...)
+	if short := lines[len(lines)-1]; !strings.HasPrefix(short, "b ") || strings.Count(short, " ") > 60 {
 		t.Errorf("columns are wider than their content: %q", short)
 	}
 }

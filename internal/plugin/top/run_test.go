@@ -1,4 +1,4 @@
-package top
+package top_test
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/plugin/top"
 )
 
 // server is an API server with the objects.
@@ -61,28 +62,28 @@ func TestOnce(t *testing.T) {
 	objects := append(withRunnerSet(setWith("b", "linux", 4, 4, atMost(4))),
 		withRunnerSet(setWith("a", "windows", 1, 3))...)
 	for name, test := range map[string]struct {
-		options Options
+		options top.Options
 		want    string
 	}{
-		"all namespaces": {Options{Format: output.Text}, "" +
+		"all namespaces": {top.Options{Format: output.Text}, "" +
 			"NAMESPACE SCALE SET BUSY IDLE PEND JOBS WAIT MIN MAX  WHY NOT MORE\n" +
 			"a         windows      1    0    0    3    2   0   -  -\n" +
 			"b         linux        4    0    0    4    0   0   4  at maxRunners\n"},
-		"one": {Options{Namespace: "b", Format: output.Text}, "" +
+		"one": {top.Options{Namespace: "b", Format: output.Text}, "" +
 			"SCALE SET BUSY IDLE PEND JOBS WAIT MIN MAX  WHY NOT MORE\n" +
 			"linux        4    0    0    4    0   0   4  at maxRunners\n"},
-		"none": {Options{Namespace: "c", Format: output.Text}, "There is no scale set in namespace c; -A shows those of all namespaces.\n"},
+		"none": {top.Options{Namespace: "c", Format: output.Text}, "There is no scale set in namespace c; -A shows those of all namespaces.\n"},
 	} {
 		var text bytes.Buffer
 		test.options.Once = true
-		if err := Run(t.Context(), server(interceptor.Funcs{}, objects...), test.options, &text); err != nil ||
+		if err := top.Run(t.Context(), server(interceptor.Funcs{}, objects...), test.options, &text); err != nil ||
 			text.String() != test.want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, text.String(), test.want)
 		}
 	}
 	var text bytes.Buffer
-	if err := Run(t.Context(), server(interceptor.Funcs{}, objects...),
-		Options{Once: true, Format: output.JSON, Order: "jobs"}, &text); err != nil {
+	if err := top.Run(t.Context(), server(interceptor.Funcs{}, objects...),
+		top.Options{Once: true, Format: output.JSON, Order: "jobs"}, &text); err != nil {
 		t.Fatal(err)
 	}
 	var read struct {
@@ -109,14 +110,14 @@ func TestWhatMayNotBeRead(t *testing.T) {
 	}
 	ofRunnerSets := func(list client.ObjectList) bool { _, is := list.(*v1alpha1.EphemeralRunnerSetList); return is }
 	var text bytes.Buffer
-	err := Run(t.Context(), server(refusing(ofRunnerSets), setWith("a", "linux", 1, 1)),
-		Options{Once: true, Format: output.Text}, &text)
+	err := top.Run(t.Context(), server(refusing(ofRunnerSets), setWith("a", "linux", 1, 1)),
+		top.Options{Once: true, Format: output.Text}, &text)
 	if err != nil || !strings.Contains(text.String(), "EphemeralRunnerSets") ||
 		!strings.Contains(text.String(), "forbidden") || !strings.Contains(text.String(), "linux") {
 		t.Errorf("%v: %s", err, text.String())
 	}
-	err = Run(t.Context(), server(refusing(func(client.ObjectList) bool { return true })),
-		Options{Once: true, Format: output.Text}, &text)
+	err = top.Run(t.Context(), server(refusing(func(client.ObjectList) bool { return true })),
+		top.Options{Once: true, Format: output.Text}, &text)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "use -n NAMESPACE") {
 		t.Errorf("without the right to list scale sets: %v", err)
 	}
@@ -139,7 +140,7 @@ func TestLinesFollowTheWatches(t *testing.T) {
 			withRunnerSet(setWith("a", "windows", 0, 0))...)...)
 		ctx, stop := context.WithCancel(t.Context())
 		text, ended := &written{}, make(chan error)
-		go func() { ended <- Run(ctx, c, Options{Namespace: "a", Format: output.Text}, text) }()
+		go func() { ended <- top.Run(ctx, c, top.Options{Namespace: "a", Format: output.Text}, text) }()
 		wait := func() string {
 			<-time.After(20 * time.Second)
 			synctest.Wait()
@@ -186,8 +187,9 @@ func withVersion(t *testing.T, c client.Client, set *v1alpha1.AutoscalingRunnerS
 	return set
 }
 
-// window is a terminal of 80 columns and 8 lines.
+// window is a terminal.
 type window struct {
+	width, height int
 	quit          chan struct{}
 	entered, left int
 }
@@ -196,7 +198,7 @@ func (w *window) Enter() (<-chan struct{}, func(), error) {
 	w.entered++
 	return w.quit, func() { w.left++ }, nil
 }
-func (w *window) Size() (width, height int) { return 80, 8 }
+func (w *window) Size() (width, height int) { return w.width, w.height }
 
 // On a terminal the table is redrawn from the corner on, within its lines and columns, only if it has changed, until
 // the user quits.
@@ -207,9 +209,9 @@ func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 			objects = append(objects, withRunnerSet(setWith("namespace-with-a-very-long-name-indeed",
 				"set-with-quite-a-long-name-"+name, 1, 1))...)
 		}
-		screen, text, ended := &window{quit: make(chan struct{})}, &written{}, make(chan error)
+		screen, text, ended := &window{width: 80, height: 8, quit: make(chan struct{})}, &written{}, make(chan error)
 		c := server(interceptor.Funcs{}, objects...)
-		go func() { ended <- Run(t.Context(), c, Options{Format: output.Text, Screen: screen}, text) }()
+		go func() { ended <- top.Run(t.Context(), c, top.Options{Format: output.Text, Screen: screen}, text) }()
 		<-time.After(20 * time.Second)
 		synctest.Wait()
 		frame := text.take()
@@ -242,15 +244,4 @@ func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 			t.Errorf("%v, entered %d times, left %d times", err, screen.entered, screen.left)
 		}
 	})
-}
-
-func TestKeysThatQuit(t *testing.T) {
-	for keys, quits := range map[string]bool{"q": true, "xyzQ": true, "\x03": true, "j\x04": true} {
-		wanted := make(chan struct{})
-		rest := strings.NewReader(keys + "rest")
-		awaitQuit(rest, wanted)
-		if _, open := <-wanted; open || quits != (rest.Len() == len("rest")) {
-			t.Errorf("%q: %d bytes are left", keys, rest.Len())
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package ignored
+package ignored_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ignored"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -47,11 +48,29 @@ func clientWith(listeners ...client.Object) client.WithWatch {
 }
 
 // newReporter returns a reporter that reads with the client, and the Events that it records.
-func newReporter(reader client.Reader, watchNamespace string) (*Reporter, *events.FakeRecorder) {
+func newReporter(reader client.Reader, watchNamespace string) (*ignored.Reporter, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(1000)
 	limited := report.LimitEvents(recorder, clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0,
 		time.UTC)))
-	return NewReporter(reader, limited, managerNamespace, watchNamespace), recorder
+	return ignored.NewReporter(reader, limited, managerNamespace, watchNamespace), recorder
+}
+
+// period is that in which listeners are looked for.
+const period = time.Hour
+
+// run runs a reporter, which has looked for the first time on return, and returns what ends it.
+func run(t *testing.T, reporter *ignored.Reporter) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- reporter.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestListenersElsewhereAreReportedOnce(t *testing.T) {
@@ -73,15 +92,25 @@ func TestListenersElsewhereAreReportedOnce(t *testing.T) {
 		"its own":               {managerNamespace, []client.Object{own}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reporter, recorder := newReporter(clientWith(test.listeners...), test.watch)
-			for range 3 {
-				if err := reporter.look(t.Context()); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				lists := 0
+				reporter, recorder := newReporter(interceptor.NewClient(clientWith(test.listeners...), interceptor.Funcs{
+					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+						options ...client.ListOption) error {
+						lists++
+						return c.List(ctx, list, options...)
+					},
+				}), test.watch)
+				stop := run(t, reporter)
+				controllertest.Elapse(2 * period)
+				stop()
+				if told := controllertest.CountEvents(recorder, v1alpha1.ReasonListenerIgnored); told != test.want {
+					t.Errorf("%d Events, want %d", told, test.want)
 				}
-			}
-			if told := controllertest.CountEvents(recorder, v1alpha1.ReasonListenerIgnored); told != test.want {
-				t.Errorf("%d Events, want %d", told, test.want)
-			}
+				if lists != 3 && test.watch != managerNamespace {
+					t.Errorf("looked %d times", lists)
+				}
+			})
 		})
 	}
 }
@@ -94,15 +123,16 @@ func TestManyListenersElsewhere(t *testing.T) {
 		listener.Name, listener.UID = fmt.Sprintf("steal-%d", i), types.UID(fmt.Sprint(i))
 		listeners = append(listeners, listener)
 	}
-	reporter, recorder := newReporter(clientWith(append(listeners, steal("tenant-c"))...), "")
-	for _, want := range []int{maxEvents + 1, maxEvents, 50 - 2*maxEvents, 0} {
-		if err := reporter.look(t.Context()); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		reporter, recorder := newReporter(clientWith(append(listeners, steal("tenant-c"))...), "")
+		defer run(t, reporter)()
+		for _, want := range []int{20 + 1, 20, 10, 0} {
+			if told := controllertest.CountEvents(recorder, v1alpha1.ReasonListenerIgnored); told != want {
+				t.Errorf("%d Events, want %d", told, want)
+			}
+			controllertest.Elapse(period)
 		}
-		if told := controllertest.CountEvents(recorder, v1alpha1.ReasonListenerIgnored); told != want {
-			t.Errorf("%d Events, want %d", told, want)
-		}
-	}
+	})
 }
 
 // They are looked for at the start and every hour, and sooner after a list that failed. Only metadata is read.
@@ -123,23 +153,16 @@ func TestListenersElsewhereAreLookedForEveryHour(t *testing.T) {
 				return c.List(ctx, list, options...)
 			},
 		}), "")
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- reporter.Run(ctx) }()
-		synctest.Wait()
+		defer run(t, reporter)()
 		answering.Store(true)
 		for _, step := range []struct {
 			pause time.Duration
 			want  int32
-		}{{0, 1}, {retry, 2}, {period - time.Second, 2}, {time.Second, 3}, {period, 4}} {
+		}{{0, 1}, {time.Minute, 2}, {period - time.Second, 2}, {time.Second, 3}, {period, 4}} {
 			controllertest.Elapse(step.pause)
 			if now := lists.Load(); now != step.want {
 				t.Errorf("%d lists after another %s, want %d", now, step.pause, step.want)
 			}
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

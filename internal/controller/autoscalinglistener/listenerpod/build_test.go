@@ -1,4 +1,4 @@
-package listenerpod
+package listenerpod_test
 
 import (
 	"flag"
@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
@@ -68,7 +69,7 @@ func labelledAsTheController(l *v1alpha1.AutoscalingListener) {
 func TestPodGolden(t *testing.T) {
 	entrypoint := []string{listenertemplate.DefaultProgram}
 	const proxy = "revision-1"
-	for name, builder := range map[string]Builder{
+	for name, builder := range map[string]listenerpod.Builder{
 		"plain":  {Listener: newListener(), Entrypoint: entrypoint, MetricsAddr: ":8080"},
 		"proxy":  {Listener: newListener(), Entrypoint: entrypoint, Proxy: proxy},
 		"merged": {Listener: newListener(withTemplate), Entrypoint: entrypoint, Proxy: proxy, Policy: unrestricted},
@@ -105,33 +106,35 @@ func TestPodGolden(t *testing.T) {
 }
 
 func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
-	base := func() Builder {
-		return Builder{Listener: newListener(), Entrypoint: []string{listenertemplate.DefaultProgram}}
+	base := func() listenerpod.Builder {
+		return listenerpod.Builder{Listener: newListener(), Entrypoint: []string{listenertemplate.DefaultProgram}}
 	}
-	template := func(spec corev1.PodSpec) func(*Builder) {
-		return func(b *Builder) { b.Listener.Spec.Template = &corev1.PodTemplateSpec{Spec: spec} }
+	template := func(spec corev1.PodSpec) func(*listenerpod.Builder) {
+		return func(b *listenerpod.Builder) { b.Listener.Spec.Template = &corev1.PodTemplateSpec{Spec: spec} }
 	}
 	for name, test := range map[string]struct {
-		change func(*Builder)
+		change func(*listenerpod.Builder)
 		want   bool
 	}{
-		"image":          {func(b *Builder) { b.Listener.Spec.Image = "controller:2" }, true},
+		"image":          {func(b *listenerpod.Builder) { b.Listener.Spec.Image = "controller:2" }, true},
 		"template":       {template(corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}), true},
-		"refused change": {func(b *Builder) { b.Listener.Spec.Template.Spec.NodeName = "n" }, false},
-		"policy":         {func(b *Builder) { b.Policy = unrestricted }, true},
-		"other sidecars": {func(b *Builder) { b.Policy.SidecarImages = []string{"sidecar:1"} }, false}, // none is used
-		"proxy":          {func(b *Builder) { b.Proxy = "revision-1" }, true},
-		"address":        {func(b *Builder) { b.Listener.Spec.GitHubConfigUrl += "2" }, true},
-		"group":          {func(b *Builder) { b.Listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
-		"scale set":      {func(b *Builder) { b.Listener.Spec.RunnerScaleSetID++ }, true},
-		"runner set":     {func(b *Builder) { b.Listener.Spec.EphemeralRunnerSetName = "other" }, true},
-		"pull secrets":   {func(b *Builder) { b.Listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}} }, true},
-		"bounds":         {func(b *Builder) { b.Listener.Spec.MinRunners, b.Listener.Spec.MaxRunners = 1, 2 }, false},
-		"secret":         {func(b *Builder) { b.Listener.Spec.GitHubConfigSecret = "other" }, false},
-		"CA":             {func(b *Builder) { b.Listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
-		"metrics":        {func(b *Builder) { b.Listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
-		"metrics on":     {func(b *Builder) { b.MetricsAddr = ":8080" }, true}, // monitors go by the name of the port
-		"labels":         {func(b *Builder) { b.Listener.Labels["helm.sh/chart"] = "2" }, false},
+		"refused change": {func(b *listenerpod.Builder) { b.Listener.Spec.Template.Spec.NodeName = "n" }, false},
+		"policy":         {func(b *listenerpod.Builder) { b.Policy = unrestricted }, true},
+		"other sidecars": {func(b *listenerpod.Builder) { b.Policy.SidecarImages = []string{"sidecar:1"} }, false}, // none is used
+		"proxy":          {func(b *listenerpod.Builder) { b.Proxy = "revision-1" }, true},
+		"address":        {func(b *listenerpod.Builder) { b.Listener.Spec.GitHubConfigUrl += "2" }, true},
+		"group":          {func(b *listenerpod.Builder) { b.Listener.Annotations[v1alpha1.AnnotationRunnerGroupName] = "large" }, true},
+		"scale set":      {func(b *listenerpod.Builder) { b.Listener.Spec.RunnerScaleSetID++ }, true},
+		"runner set":     {func(b *listenerpod.Builder) { b.Listener.Spec.EphemeralRunnerSetName = "other" }, true},
+		"pull secrets": {func(b *listenerpod.Builder) {
+			b.Listener.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+		}, true},
+		"bounds":     {func(b *listenerpod.Builder) { b.Listener.Spec.MinRunners, b.Listener.Spec.MaxRunners = 1, 2 }, false},
+		"secret":     {func(b *listenerpod.Builder) { b.Listener.Spec.GitHubConfigSecret = "other" }, false},
+		"CA":         {func(b *listenerpod.Builder) { b.Listener.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{} }, false},
+		"metrics":    {func(b *listenerpod.Builder) { b.Listener.Spec.Metrics = &v1alpha1.MetricsConfig{} }, false},
+		"metrics on": {func(b *listenerpod.Builder) { b.MetricsAddr = ":8080" }, true}, // monitors go by the name of the port
+		"labels":     {func(b *listenerpod.Builder) { b.Listener.Labels["helm.sh/chart"] = "2" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := base(), base()
@@ -147,13 +150,13 @@ func TestHashChangesWithWhatNeedsANewPod(t *testing.T) {
 
 // TestTemplateLeavesDefaults: an absent field never removes what makes the pod safe.
 func TestTemplateLeavesDefaults(t *testing.T) {
-	builder := Builder{Listener: newListener(withTemplate), Policy: unrestricted}
+	builder := listenerpod.Builder{Listener: newListener(withTemplate), Policy: unrestricted}
 	pod, err := builder.Pod()
 	if err != nil {
 		t.Fatal(err)
 	}
 	listener := pod.Spec.Containers[0]
-	if *pod.Spec.TerminationGracePeriodSeconds != gracePeriodSeconds || !*pod.Spec.SecurityContext.RunAsNonRoot ||
+	if *pod.Spec.TerminationGracePeriodSeconds != 60 || !*pod.Spec.SecurityContext.RunAsNonRoot ||
 		pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		t.Errorf("pod defaults are gone: %+v", pod.Spec)
 	}
@@ -177,7 +180,7 @@ func TestPodNeverHasARCImage(t *testing.T) {
 				Spec: corev1.PodSpec{Containers: []corev1.Container{
 					{Name: v1alpha1.ListenerContainerName, Image: image}}}}
 		})
-		pod, err := Builder{Listener: listener, Policy: unrestricted}.Pod()
+		pod, err := listenerpod.Builder{Listener: listener, Policy: unrestricted}.Pod()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,8 +192,8 @@ func TestPodNeverHasARCImage(t *testing.T) {
 
 func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 	for address, want := range map[string]bool{":8080": false, "127.0.0.1:8080": false, ":9090": true, "": true} {
-		before, after := Builder{Listener: newListener(), MetricsAddr: ":8080"},
-			Builder{Listener: newListener(), MetricsAddr: address}
+		before, after := listenerpod.Builder{Listener: newListener(), MetricsAddr: ":8080"},
+			listenerpod.Builder{Listener: newListener(), MetricsAddr: address}
 		if changed := before.Hash() != after.Hash(); changed != want {
 			t.Errorf("from :8080 to %q: hash changed: %t, want %t", address, changed, want)
 		}
@@ -200,7 +203,11 @@ func TestPodFollowsTheMetricsPortOnly(t *testing.T) {
 func TestMetricsPort(t *testing.T) {
 	for address, want := range map[string]int{":8080": 2, "0.0.0.0:9090": 2, "": 1, "0": 1, "nonsense": 1, ":8081": 1,
 		":99999999999": 1} {
-		if got := len((Builder{MetricsAddr: address}).ports()); got != want {
+		pod, err := listenerpod.Builder{Listener: newListener(), MetricsAddr: address}.Pod()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(pod.Spec.Containers[0].Ports); got != want {
 			t.Errorf("address %q: %d ports, want %d", address, got, want)
 		}
 	}

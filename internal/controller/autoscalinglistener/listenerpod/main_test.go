@@ -1,4 +1,4 @@
-package listenerpod
+package listenerpod_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package listenerpod
+package listenerpod_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 )
 
 var (
@@ -71,61 +72,62 @@ func TestAssess(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
-		want   State
+		want   listenerpod.State
 	}{
-		"ready":           {func(*corev1.Pod) {}, State{Ready: true, Reason: ReasonReady}},
-		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, State{Action: Replace, Reason: ReasonReplacing}},
-		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, State{Action: DeleteEnded, Reason: "Evicted"}},
+		"ready":           {func(*corev1.Pod) {}, listenerpod.State{Ready: true, Reason: listenerpod.ReasonReady}},
+		"of another spec": {func(p *corev1.Pod) { p.Annotations = nil }, listenerpod.State{Action: listenerpod.Replace, Reason: listenerpod.ReasonReplacing}},
+		"evicted":         {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, listenerpod.State{Action: listenerpod.DeleteEnded, Reason: "Evicted"}},
 		"node removed": {func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = append(p.Status.Conditions,
 				corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 					Reason: "DeletionByPodGC"})
-		}, State{Action: DeleteEnded, Reason: "DeletionByPodGC"}},
-		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, State{Action: DeleteEnded, Reason: reasonPodFailed}},
-		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: 6 * time.Second}},
-		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
-		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, State{Reason: reasonNodeLost, RequeueAfter: LostTimeout + time.Second}},
-		"node lost":                        {func(p *corev1.Pod) { losesNode(p, LostTimeout) }, State{Action: ForceDelete, Reason: reasonNodeLost}},
+		}, listenerpod.State{Action: listenerpod.DeleteEnded, Reason: "DeletionByPodGC"}},
+		"exited":                           {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, listenerpod.State{Action: listenerpod.DeleteEnded, Reason: "PodFailed"}},
+		"node just lost":                   {func(p *corev1.Pod) { losesNode(p, 4*time.Second) }, listenerpod.State{Reason: v1alpha1.ReasonNodeLost, RequeueAfter: 6 * time.Second}},
+		"node lost by a clock ahead":       {func(p *corev1.Pod) { losesNode(p, -time.Hour) }, listenerpod.State{Action: listenerpod.ForceDelete, Reason: v1alpha1.ReasonNodeLost}},
+		"node lost by a clock a bit ahead": {func(p *corev1.Pod) { losesNode(p, -time.Second) }, listenerpod.State{Reason: v1alpha1.ReasonNodeLost, RequeueAfter: listenerpod.LostTimeout + time.Second}},
+		"node lost":                        {func(p *corev1.Pod) { losesNode(p, listenerpod.LostTimeout) }, listenerpod.State{Action: listenerpod.ForceDelete, Reason: v1alpha1.ReasonNodeLost}},
 		"readiness gate": {func(p *corev1.Pod) {
 			losesNode(p, time.Hour)
 			p.Spec.ReadinessGates = make([]corev1.PodReadinessGate, 1)
-		}, State{Reason: ReasonStarting}},
-		"terminating, node lost": {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, State{Action: ForceDelete, Reason: ReasonReplacing}},
-		"creating":               {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, State{Reason: ReasonStarting}},
-		"crashing":               {func(p *corev1.Pod) { notReady(p, waiting(reasonCrashLoop)) }, State{Reason: reasonCrashLoop}},
-		"no image":               {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, State{Reason: "ImagePullBackOff"}},
+		}, listenerpod.State{Reason: listenerpod.ReasonStarting}},
+		"terminating, node lost": {func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute)); losesNode(p, 0) }, listenerpod.State{Action: listenerpod.ForceDelete, Reason: listenerpod.ReasonReplacing}},
+		"creating":               {func(p *corev1.Pod) { notReady(p, waiting("ContainerCreating")) }, listenerpod.State{Reason: listenerpod.ReasonStarting}},
+		"crashing":               {func(p *corev1.Pod) { notReady(p, waiting("CrashLoopBackOff")) }, listenerpod.State{Reason: "CrashLoopBackOff"}},
+		"no image":               {func(p *corev1.Pod) { notReady(p, waiting("ImagePullBackOff")) }, listenerpod.State{Reason: "ImagePullBackOff"}},
 		"no session": {func(p *corev1.Pod) {
 			notReady(p, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-		}, State{Reason: reasonNotListening}},
+		}, listenerpod.State{Reason: v1alpha1.ReasonListenerNotListening}},
 		"unschedulable": {func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 				Message: "no nodes"}}
-		}, State{Reason: reasonUnschedulable}},
-		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, State{Reason: ReasonStarting}},
-		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, State{Ready: true, Reason: ReasonReady}},
-		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, State{Action: Replace, Reason: ReasonReplacing}},
-		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), State{Action: DeleteEnded, Reason: reasonPodFailed}},
-		"restarted beside a sidecar": {endedBesideSidecar(corev1.RestartPolicyAlways, 137), State{Reason: ReasonStarting}},
-		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), State{Action: DeleteEnded, Reason: reasonPodFailed}},
-		"failed beside a sidecar":    {endedBesideSidecar(corev1.RestartPolicyOnFailure, 1), State{Reason: ReasonStarting}},
+		}, listenerpod.State{Reason: "Unschedulable"}},
+		"just made":                  {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, listenerpod.State{Reason: listenerpod.ReasonStarting}},
+		"as old as its account":      {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade) }, listenerpod.State{Ready: true, Reason: listenerpod.ReasonReady}},
+		"older than its account":     {func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(accountMade.Add(-time.Second)) }, listenerpod.State{Action: listenerpod.Replace, Reason: listenerpod.ReasonReplacing}},
+		"ended beside a sidecar":     {endedBesideSidecar(corev1.RestartPolicyNever, 137), listenerpod.State{Action: listenerpod.DeleteEnded, Reason: "PodFailed"}},
+		"restarted beside a sidecar": {endedBesideSidecar(corev1.RestartPolicyAlways, 137), listenerpod.State{Reason: listenerpod.ReasonStarting}},
+		"done beside a sidecar":      {endedBesideSidecar(corev1.RestartPolicyOnFailure, 0), listenerpod.State{Action: listenerpod.DeleteEnded, Reason: "PodFailed"}},
+		"failed beside a sidecar":    {endedBesideSidecar(corev1.RestartPolicyOnFailure, 1), listenerpod.State{Reason: listenerpod.ReasonStarting}},
 		"restarted by its container's policy": {func(p *corev1.Pod) {
 			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
 			p.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyOnFailure)
-		}, State{Reason: ReasonStarting}},
+		}, listenerpod.State{Reason: listenerpod.ReasonStarting}},
 		"restarted by a rule, perhaps": {func(p *corev1.Pod) {
 			endedBesideSidecar(corev1.RestartPolicyNever, 1)(p)
 			p.Spec.Containers[0].RestartPolicyRules = make([]corev1.ContainerRestartRule, 1)
-		}, State{Reason: ReasonStarting}},
+		}, listenerpod.State{Reason: listenerpod.ReasonStarting}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Assess(aPod(test.change), Demand{Hash: "hash", Since: accountMade}, noon, noon)
+			got := listenerpod.Assess(aPod(test.change), listenerpod.Demand{Hash: "hash", Since: accountMade},
+				noon, noon)
 			if !got.Ready && got.Message == "" {
 				t.Error("there is no message")
 			}
 			got.Message = ""
 			if got != test.want {
-				t.Errorf("Assess() = %+v, want %+v", got, test.want)
+				t.Errorf("listenerpod.Assess() = %+v, want %+v", got, test.want)
 			}
 		})
 	}
@@ -135,13 +137,14 @@ func TestAssess(t *testing.T) {
 func TestTerminatingPodHasItsGracePeriodByOurClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"as ours": 0, "behind": -time.Hour, "ahead": time.Hour} {
 		pod := aPod(func(p *corev1.Pod) { deletedAt(p, noon.Add(time.Minute+ahead)) })
-		for elapsed, want := range map[time.Duration]State{
-			0:                         {RequeueAfter: time.Minute + LostTimeout},
-			time.Minute:               {RequeueAfter: LostTimeout},
-			time.Minute + LostTimeout: {Action: ForceDelete},
+		for elapsed, want := range map[time.Duration]listenerpod.State{
+			0:                                     {RequeueAfter: time.Minute + listenerpod.LostTimeout},
+			time.Minute:                           {RequeueAfter: listenerpod.LostTimeout},
+			time.Minute + listenerpod.LostTimeout: {Action: listenerpod.ForceDelete},
 		} {
-			got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(elapsed))
-			if got.Action != want.Action || got.RequeueAfter != want.RequeueAfter || got.Reason != ReasonReplacing {
+			got := listenerpod.Assess(pod, listenerpod.Demand{Hash: "hash"}, noon, noon.Add(elapsed))
+			if got.Action != want.Action || got.RequeueAfter != want.RequeueAfter ||
+				got.Reason != listenerpod.ReasonReplacing {
 				t.Errorf("API server's clock %s, after %s: %+v, want %+v", name, elapsed, got, want)
 			}
 		}
@@ -154,12 +157,13 @@ func TestTerminatingPodThatSomebodyKeepsIsLeftAndSaid(t *testing.T) {
 		deletedAt(p, noon.Add(time.Minute))
 		p.Finalizers = []string{"example.com/hold"}
 	})
-	if got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute)); got.Reason != ReasonReplacing ||
-		got.RequeueAfter != LostTimeout {
+	got := listenerpod.Assess(pod, listenerpod.Demand{Hash: "hash"}, noon, noon.Add(time.Minute))
+	if got.Reason != listenerpod.ReasonReplacing || got.RequeueAfter != listenerpod.LostTimeout {
 		t.Errorf("within its time: %+v", got)
 	}
-	got := Assess(pod, Demand{Hash: "hash"}, noon, noon.Add(time.Minute+LostTimeout))
-	if got.Action != Keep || got.Reason != v1alpha1.ReasonPodTerminating ||
+	got = listenerpod.Assess(pod, listenerpod.Demand{Hash: "hash"}, noon,
+		noon.Add(time.Minute+listenerpod.LostTimeout))
+	if got.Action != listenerpod.Keep || got.Reason != v1alpha1.ReasonPodTerminating ||
 		!strings.Contains(got.Message, "example.com/hold") {
 		t.Errorf("%+v, want it left, and who keeps it", got)
 	}
@@ -167,12 +171,12 @@ func TestTerminatingPodThatSomebodyKeepsIsLeftAndSaid(t *testing.T) {
 
 func TestCrashLoopSaysHowOftenAndWhereToLook(t *testing.T) {
 	pod := aPod(func(p *corev1.Pod) {
-		notReady(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCrashLoop}})
+		notReady(p, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})
 		p.Status.ContainerStatuses[0].RestartCount = 4
 		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137,
 			Reason: "OOMKilled"}
 	})
-	message := Assess(pod, Demand{Hash: "hash"}, noon, noon).Message
+	message := listenerpod.Assess(pod, listenerpod.Demand{Hash: "hash"}, noon, noon).Message
 	for _, part := range []string{"4 restarts", "137", "OOMKilled", "kubectl logs -n ns pod -c listener --previous"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q does not say %q", message, part)

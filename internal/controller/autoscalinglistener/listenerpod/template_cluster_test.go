@@ -1,4 +1,4 @@
-package listenerpod
+package listenerpod_test
 
 import (
 	"context"
@@ -13,14 +13,15 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/listenerpod"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -78,19 +79,19 @@ var fragments = []string{
 // combined returns fragments as one template.
 func combined(t *testing.T, chosen ...int) *corev1.PodTemplateSpec {
 	t.Helper()
-	whole := &corev1.PodTemplateSpec{}
+	merged := []byte("{}")
 	for _, i := range chosen {
-		part := &corev1.PodTemplateSpec{}
-		if err := yaml.UnmarshalStrict([]byte(fragments[i]), part); err != nil {
+		part, err := yaml.YAMLToJSONStrict([]byte(fragments[i]))
+		if err == nil {
+			merged, err = strategicpatch.StrategicMergePatch(merged, part, corev1.PodTemplateSpec{})
+		}
+		if err != nil {
 			t.Fatalf("%s: %v", fragments[i], err)
 		}
-		whole.Labels, whole.Annotations = kube.Annotations(whole.Labels, part.Labels),
-			kube.Annotations(whole.Annotations, part.Annotations)
-		merged, err := merge(whole.Spec, part.Spec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		whole.Spec = merged
+	}
+	whole := &corev1.PodTemplateSpec{}
+	if err := yaml.UnmarshalStrict(merged, whole); err != nil {
+		t.Fatal(err)
 	}
 	return whole
 }
@@ -147,7 +148,7 @@ func newAdmission(t *testing.T) *admission {
 func (a *admission) admit(
 	ctx context.Context, namespace string, template *corev1.PodTemplateSpec, policy listenertemplate.Policy,
 ) (*corev1.Pod, error) {
-	builder := Builder{
+	builder := listenerpod.Builder{
 		Listener: newListener(func(l *v1alpha1.AutoscalingListener) {
 			l.Namespace, l.Spec.Template = namespace, template
 		}),

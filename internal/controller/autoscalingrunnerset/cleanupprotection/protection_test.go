@@ -1,4 +1,4 @@
-package cleanupprotection
+package cleanupprotection_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/cleanupprotection"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
@@ -24,8 +25,17 @@ func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
 			v1alpha1.AnnotationCleanupPrefix + "manager-role-binding": " linux_x64-gha-rs-manager ",
 		},
 	}}
-	if objects := named(set); len(objects) != 1 || objects[0].GetName() != "linux_x64-gha-rs-manager" {
-		t.Errorf("objects %v, want the one that can be there", objects)
+	var patched []string
+	kubernetes := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption,
+		) error {
+			patched = append(patched, object.GetName())
+			return nil
+		},
+	})
+	_, err := (&cleanupprotection.Remover{Client: kubernetes, Permitted: true}).StripLast(t.Context(), set)
+	if err != nil || len(patched) != 1 || patched[0] != "linux_x64-gha-rs-manager" {
+		t.Errorf("requests about %q, %v, want the one that can be there", patched, err)
 	}
 }
 
@@ -40,8 +50,8 @@ func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.AnnotationCleanupPrefix + "github-secret-name": "github"},
 	}}
 	const want = "strip actions.github.com/cleanup-protection from Secret arc-runners/github: away"
-	if _, err := (&Remover{Client: kubernetes, Permitted: true}).StripLast(t.Context(), set); err == nil ||
-		err.Error() != want {
+	_, err := (&cleanupprotection.Remover{Client: kubernetes, Permitted: true}).StripLast(t.Context(), set)
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

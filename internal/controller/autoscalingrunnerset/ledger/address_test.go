@@ -1,7 +1,9 @@
-package ledger
+package ledger_test
 
 import (
 	"testing"
+
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
 
 // An address that is only spelt differently is the same: the scale set registered there is the one in use.
@@ -17,7 +19,7 @@ func TestSameURL(t *testing.T) {
 		"https://ghes.example.com/org":   false,
 		"no address":                     false,
 	} {
-		if got := SameURL("https://github.com/my-org", address); got != want {
+		if got := ledger.SameURL("https://github.com/my-org", address); got != want {
 			t.Errorf("%q: %t, want %t", address, got, want)
 		}
 	}
@@ -32,11 +34,11 @@ func TestSameServer(t *testing.T) {
 		"https://ghes.example.com/other": false,
 		"no address":                     false,
 	} {
-		if got := SameServer("https://github.com/my-org", address); got != want {
+		if got := ledger.SameServer("https://github.com/my-org", address); got != want {
 			t.Errorf("%q: %t, want %t", address, got, want)
 		}
 	}
-	if SameServer("https://ghes.example.com/org", "https://ghes.example.com:8443/org") {
+	if ledger.SameServer("https://ghes.example.com/org", "https://ghes.example.com:8443/org") {
 		t.Error("another port is another server")
 	}
 }

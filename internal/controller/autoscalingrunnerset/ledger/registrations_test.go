@@ -1,4 +1,4 @@
-package ledger
+package ledger_test
 
 import (
 	"testing"
@@ -8,15 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-const address = "https://github.com/my-org"
+const (
+	address = "https://github.com/my-org"
+	// annotationFormer lists, as JSON, the scale sets that are to be deleted, for the release before the ledger.
+	annotationFormer = "actions.github.com/former-registrations"
+)
 
 func TestUnreadableMemoryOfFormerRegistrationsIsNone(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{annotationFormer: "{"}}}
-	if former := RecordsOf(set); former != nil {
+	if former := ledger.RecordsOf(set); former != nil {
 		t.Errorf("RecordsOf() = %v", former)
 	}
 }
@@ -25,12 +30,12 @@ func TestFormerRegistrationIsRememberedOnce(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}}
 	first, second := v1alpha1.ScaleSetRegistration{URL: address, ID: 1},
 		v1alpha1.ScaleSetRegistration{URL: address, ID: 2}
-	var records Records
+	var records ledger.Records
 	for _, registration := range []v1alpha1.ScaleSetRegistration{first, second, second, first} {
 		records = records.Leave(set, registration, credentials.Reference{}, time.Now())
 	}
 	records.Vouch(set)
-	if former := RecordsOf(set); len(records) != 2 || len(former) != 2 {
+	if former := ledger.RecordsOf(set); len(records) != 2 || len(former) != 2 {
 		t.Errorf("former registrations %v, read back %v, want two", records, former)
 	}
 }
@@ -40,7 +45,7 @@ func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
 		// of an earlier version
 		Annotations: map[string]string{annotationFormer: `[{"url":"` + address + `","name":"set","id":1}]`},
 	}}
-	former := RecordsOf(set)
+	former := ledger.RecordsOf(set)
 	if len(former) != 1 || former[0].ID != 1 {
 		t.Fatalf("former registrations %+v", former)
 	}
@@ -55,7 +60,7 @@ func TestUnknownFormerSecretIsThePresentOne(t *testing.T) {
 func TestFormerReferenceStaysInItsNamespace(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "arc-runners", Name: "set"}}
 	registration := v1alpha1.ScaleSetRegistration{URL: address, ID: 7}
-	records := Records(nil).Leave(set, registration, credentials.Reference{
+	records := ledger.Records(nil).Leave(set, registration, credentials.Reference{
 		Namespace: "kube-system", GitHubConfigURL: "https://example.com/x", GitHubConfigSecret: "then",
 	}, time.Now())
 	want := []credentials.Reference{{Namespace: "arc-runners", GitHubConfigURL: address, GitHubConfigSecret: "then"}}
