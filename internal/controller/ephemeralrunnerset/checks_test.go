@@ -186,11 +186,10 @@ func checksTest(t *testing.T, wanted *v1alpha1.Feedback, test func(*checkedCommi
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
 		github := &checkedCommit{fixture: f, writes: map[string][]time.Time{}}
-		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client,
-			error) {
-			return rest.New(github), nil
-		}
-		f.controller.options.Budget = &feedback.Budget{}
+		f.configure(func(o *Options) {
+			o.Budget = &feedback.Budget{}
+			o.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(github), nil }
+		})
 		f.settle()
 		f.bringUp()
 		f.settle()

@@ -284,10 +284,10 @@ func TestStatusIsWrittenOnceASecond(t *testing.T) {
 		requeueAfter := f.reconcile().RequeueAfter
 		f.bringUp()
 		f.reconcile()
-		if f.requests[patches] != 1 || requeueAfter <= 0 || requeueAfter > reportInterval {
+		if f.requests[patches] != 1 || requeueAfter <= 0 || requeueAfter > reportPeriod {
 			t.Errorf("%d writes within a second, again in %s", f.requests[patches], requeueAfter)
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 ||
 			got.CurrentReplicas != 2 {
@@ -311,7 +311,7 @@ func TestDegradedSetSaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		if !f.event(v1alpha1.ConditionDegraded) {
 			t.Error("no Event")
@@ -385,7 +385,7 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		const patch = "patch status *v1alpha1.EphemeralRunnerSet"
-		f.slow = 2 * reportInterval
+		f.slow = 2 * reportPeriod
 		f.reconcile()
 		f.publish(2)
 		again := f.reconcile().RequeueAfter

@@ -61,7 +61,7 @@ func TestRunnerSetThatNobodyWillTakeBackGoes(t *testing.T) {
 				if f.set().DeletionTimestamp != nil {
 					t.Error("it is deleted at once; a restore may bring its AutoscalingRunnerSet next")
 				}
-				controllertest.Elapse(differsGrace)
+				controllertest.Elapse(differsPatience)
 				for range 3 {
 					f.reconcile()
 				}
@@ -125,14 +125,14 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 					want = 2
 				}
 				f.wantRunners(want)
-				if test.counts && result.RequeueAfter > besideInterval {
+				if test.counts && result.RequeueAfter > besidePause {
 					t.Errorf("looked at again after %s", result.RequeueAfter)
 				}
 				gone := test.runner.DeepCopy()
 				if err := f.api.Delete(t.Context(), gone); err != nil {
 					t.Fatal(err)
 				}
-				controllertest.Elapse(besideInterval)
+				controllertest.Elapse(besidePause)
 				f.reconcile()
 				f.wantRunners(2)
 			}, set, origin, former.DeepCopy(), restored.DeepCopy(), test.runner.DeepCopy())
@@ -194,7 +194,7 @@ func TestLostJobsOfAnOwnerlessSetAreCountedWhileItsOriginIsUnknown(t *testing.T)
 		if _, err := f.pass(); err == nil {
 			t.Error("nothing says that the API server refused")
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		if _, _ = f.pass(); f.set().Status.LostJobs != 1 {
 			t.Errorf("%d lost jobs are counted, want 1", f.set().Status.LostJobs)
 		}
