@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 )
@@ -186,7 +187,7 @@ func checksTest(t *testing.T, wanted *v1alpha1.Feedback, test func(*checkedCommi
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
 		github := &checkedCommit{fixture: f, writes: map[string][]time.Time{}}
-		f.configure(func(o *Options) {
+		f.configure(func(o *ephemeralrunnerset.Options) {
 			o.Budget = &feedback.Budget{}
 			o.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(github), nil }
 		})

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -85,7 +86,7 @@ func TestASampleIsARunnerAsTheSetCreatesIt(t *testing.T) {
 		f.reconcile()
 		f.wantRunners(1)
 		created, live := f.runners()[0], f.set()
-		sample := SampleRunner(controllertest.Origin(live.DeepCopy()), live)
+		sample := ephemeralrunnerset.SampleRunner(controllertest.Origin(live.DeepCopy()), live)
 		if !kube.IsRunnerName(live.Name, sample.Name) || len(sample.Name) != len(created.Name) || sample.UID == "" {
 			t.Errorf("the sample is %s with UID %q", sample.Name, sample.UID)
 		}

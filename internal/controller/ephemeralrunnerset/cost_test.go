@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
@@ -41,8 +42,8 @@ func many(n int) []v1alpha1.EphemeralRunner {
 }
 
 // populate returns a controller whose watch has shown n busy runners of a set.
-func populate(n int) (*Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.EphemeralRunner) {
-	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(n), many(n)
+func populate(n int) (*ephemeralrunnerset.Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.EphemeralRunner) {
+	c, set, runners := ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}), newSet(n), many(n)
 	set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = exampleURL
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(context.Background(), runners)

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -25,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -85,8 +86,8 @@ type fixture struct {
 	github     func(credentials.Reference) registrations.GitHub
 	api        client.WithWatch
 	cache      *shownCache
-	controller *Controller
-	options    Options
+	controller *ephemeralrunnerset.Controller
+	options    ephemeralrunnerset.Options
 	watch      controllertest.RunnerWatch
 	recorder   *events.FakeRecorder
 	verdicts   *registrations.Verdicts
@@ -129,12 +130,12 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
-			WithIndex(&corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet, ScaleSetOfClaim).
+			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet, ephemeralrunnerset.ScaleSetOfClaim).
 			WithIndex(&corev1.Event{}, "reason",
 				func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.cache = &shownCache{WithWatch: f.api}
-		f.options = Options{
+		f.options = ephemeralrunnerset.Options{
 			Client: f.cache, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder,
 			Clock: clock.RealClock{},
 			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
@@ -154,12 +155,12 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 
 // restart replaces the controller by one that remembers nothing and sees no runner yet.
 func (f *fixture) restart() {
-	f.controller = NewController(f.options)
+	f.controller = ephemeralrunnerset.NewController(f.options)
 	f.watch = controllertest.RunnerWatch{Handler: f.controller.RunnerEvents()}
 }
 
 // configure does so with other options.
-func (f *fixture) configure(change func(*Options)) {
+func (f *fixture) configure(change func(*ephemeralrunnerset.Options)) {
 	change(&f.options)
 	f.restart()
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -285,7 +286,7 @@ func TestLostJobOfASetThatIsBeingDeleted(t *testing.T) {
 
 func TestLostJobsAreMeasuredByCause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.PublishMetrics = true })
+		f.configure(func(o *ephemeralrunnerset.Options) { o.PublishMetrics = true })
 		set := setKey
 		setmetrics.Delete(set)
 		f.settle()

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -41,7 +42,7 @@ func seriesOfRunners(t *testing.T, scaleSet types.NamespacedName, further ...str
 func publishes(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	inBubble(t, func(f *fixture) {
-		f.configure(func(o *Options) { o.PublishMetrics = true })
+		f.configure(func(o *ephemeralrunnerset.Options) { o.PublishMetrics = true })
 		test(f)
 	}, objects...)
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -142,7 +143,7 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 
 // A set creates no more runners than maxRunners allows. Of those that others create for it, the first ones count.
 func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
-	c := NewController(Options{MaxRunnersPerSet: 3, Clock: clock.RealClock{}})
+	c := ephemeralrunnerset.NewController(ephemeralrunnerset.Options{MaxRunnersPerSet: 3, Clock: clock.RealClock{}})
 	set, watch := newSet(0), controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	var runners []v1alpha1.EphemeralRunner
 	for i := range 5 {

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"strings"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 )
 
 // whilePlacing has a test run with a set that announces what its cluster places, of maxRunners 100.
@@ -367,6 +368,6 @@ func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
 			t.Errorf("%d requests of a set whose room follows no pod", got)
 		}
 	}, newSet(0))
-	NewController(Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
+	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
 		event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
 }

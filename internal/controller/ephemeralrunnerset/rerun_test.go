@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -100,7 +101,7 @@ func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse e
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
 		var run *endedRun
-		f.configure(func(o *Options) {
+		f.configure(func(o *ephemeralrunnerset.Options) {
 			o.Budget = &feedback.Budget{}
 			o.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(run), nil }
 		})

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
@@ -54,7 +55,7 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 			for _, change := range test.before {
 				change(&r)
 			}
-			watch := controllertest.RunnerWatch{Handler: NewController(Options{Clock: clock.RealClock{}}).
+			watch := controllertest.RunnerWatch{Handler: ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).
 				RunnerEvents()}
 			watch.Show(t.Context(), []v1alpha1.EphemeralRunner{*r.DeepCopy()})
 			test.change(&r)
