@@ -157,9 +157,10 @@ type starter struct {
 	added           []manager.Runnable
 }
 
-func (m *starter) GetCache() cache.Cache        { return m.cache }
-func (m *starter) GetScheme() *machinery.Scheme { return m.scheme }
-func (m *starter) GetLogger() logr.Logger       { return m.log }
+func (m *starter) GetCache() cache.Cache                { return m.cache }
+func (m *starter) GetFieldIndexer() client.FieldIndexer { return m.cache }
+func (m *starter) GetScheme() *machinery.Scheme         { return m.scheme }
+func (m *starter) GetLogger() logr.Logger               { return m.log }
 
 func (m *starter) GetControllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: new(true)} // a test has several of one name

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -93,9 +91,9 @@ func TestSeriesAreThereBeforeAnythingIsCounted(t *testing.T) {
 	wanted.Checks = true
 	setmetrics.Delete(setKey)
 	checksTest(t, wanted, func(g *checkedCommit) {
-		for counter, want := range map[*prometheus.CounterVec]int{checksTold: 3, jobsRerun: 2} {
-			if got := testutil.CollectAndCount(counter); got != want {
-				g.Errorf("%d series, want %d", got, want)
+		for counter, want := range map[string]int{"gha_controller_checks_told_total": 3, "gha_controller_jobs_rerun_total": 2} {
+			if got := len(controllertest.Series(g, counter, labelsOf(setKey))); got != want {
+				g.Errorf("%s: %d series, want %d", counter, got, want)
 			}
 		}
 	})

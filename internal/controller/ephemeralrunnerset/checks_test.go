@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 )
@@ -186,11 +187,10 @@ func checksTest(t *testing.T, wanted *v1alpha1.Feedback, test func(*checkedCommi
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
 		github := &checkedCommit{fixture: f, writes: map[string][]time.Time{}}
-		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client,
-			error) {
-			return rest.New(github), nil
-		}
-		f.controller.options.Budget = &feedback.Budget{}
+		f.configure(func(o *ephemeralrunnerset.Options) {
+			o.Budget = &feedback.Budget{}
+			o.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(github), nil }
+		})
 		f.settle()
 		f.bringUp()
 		f.settle()

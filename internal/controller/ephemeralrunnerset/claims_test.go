@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		f.reconcile()
 		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady,
 			metav1.ConditionFalse, v1alpha1.ReasonVolumeClaimsExhausted)
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		if got := f.set().Status.VolumeClaims; got == nil || *got != (v1alpha1.VolumeClaimCounts{Total: 2, Leased: 2}) {
 			t.Errorf("status.volumeClaims = %+v", got)
@@ -95,7 +95,7 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 		if again := f.claims(); !slices.Equal(again, first) {
 			t.Errorf("the next runners have the claims %v, want those of the first, %v", again, first)
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		controllertest.WantCondition(t, f.set().Status.Conditions, v1alpha1.ConditionVolumeClaimsReady,
 			metav1.ConditionTrue,
@@ -139,7 +139,7 @@ func TestNextManagerLeasesNothingThatItsWatchDoesNotShowInUse(t *testing.T) {
 			t.Errorf("the runners have the claims %v while the watch lags, want %v", got, first)
 		}
 		f.late = false
-		controllertest.Elapse(unseenInterval)
+		controllertest.Elapse(unseenPause)
 		f.reconcile()
 		f.reconcile()
 		got := f.claims()
@@ -192,7 +192,7 @@ func TestIdleRunnersLeaveTheClaimsOfAFormerGroup(t *testing.T) {
 		}
 		for range 3 {
 			f.reconcile()
-			controllertest.Elapse(reportInterval)
+			controllertest.Elapse(reportPeriod)
 		}
 		if f.asked != 1 {
 			t.Errorf("GitHub was asked %d times to remove the idle runner", f.asked)

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"slices"
@@ -126,7 +126,7 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.waitUntilGone(runner, time.Hour)
-			if waited := time.Since(began); waited > givesWayAfter+slowStartGrace+mountEventsInterval {
+			if waited := time.Since(began); waited > givesWayAfter+slowStart+mountEventsPeriod {
 				t.Errorf("a runner whose volume can't be mounted gave way after %s", waited)
 			}
 			runner = f.replace(runner)
@@ -134,7 +134,7 @@ func TestAClaimThatNoNodeMountsIsDiscarded(t *testing.T) {
 		if f.claimExists(claim) || runner.Spec.VolumeClaims["cache"] == claim {
 			t.Errorf("claim %s is not discarded after two runners in a row could not use it", claim)
 		}
-		if !f.event(reasonClaimDiscarded) {
+		if !f.event("VolumeClaimDiscarded") {
 			t.Error("no Event tells that the claim is discarded")
 		}
 	})
@@ -154,7 +154,7 @@ func TestTheOnlyClaimIsNotWaitedForLongerThanALostNode(t *testing.T) {
 		if next := f.replace(runner); next.Spec.VolumeClaims["cache"] == claim || f.claimExists(claim) {
 			t.Errorf("runner %s has claim %s still", next.Name, claim)
 		}
-		if !f.event(reasonClaimDiscarded) {
+		if !f.event("VolumeClaimDiscarded") {
 			t.Error("no Event tells that the claim is discarded")
 		}
 	})

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -85,7 +86,7 @@ func TestASampleIsARunnerAsTheSetCreatesIt(t *testing.T) {
 		f.reconcile()
 		f.wantRunners(1)
 		created, live := f.runners()[0], f.set()
-		sample := SampleRunner(controllertest.Origin(live.DeepCopy()), live)
+		sample := ephemeralrunnerset.SampleRunner(controllertest.Origin(live.DeepCopy()), live)
 		if !kube.IsRunnerName(live.Name, sample.Name) || len(sample.Name) != len(created.Name) || sample.UID == "" {
 			t.Errorf("the sample is %s with UID %q", sample.Name, sample.UID)
 		}
@@ -284,10 +285,10 @@ func TestStatusIsWrittenOnceASecond(t *testing.T) {
 		requeueAfter := f.reconcile().RequeueAfter
 		f.bringUp()
 		f.reconcile()
-		if f.requests[patches] != 1 || requeueAfter <= 0 || requeueAfter > reportInterval {
+		if f.requests[patches] != 1 || requeueAfter <= 0 || requeueAfter > reportPeriod {
 			t.Errorf("%d writes within a second, again in %s", f.requests[patches], requeueAfter)
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 ||
 			got.CurrentReplicas != 2 {
@@ -311,7 +312,7 @@ func TestDegradedSetSaysSo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		if !f.event(v1alpha1.ConditionDegraded) {
 			t.Error("no Event")
@@ -385,7 +386,7 @@ func TestDoubtedJobsAreTold(t *testing.T) {
 func TestAStatusIsWrittenAtMostOnceAPeriodWhilePassesAreSlow(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		const patch = "patch status *v1alpha1.EphemeralRunnerSet"
-		f.slow = 2 * reportInterval
+		f.slow = 2 * reportPeriod
 		f.reconcile()
 		f.publish(2)
 		again := f.reconcile().RequeueAfter

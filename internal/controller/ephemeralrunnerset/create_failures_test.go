@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func (f *fixture) heal() {
 	f.refuse = nil
 	controllertest.Elapse(longestCreateBackoff)
 	f.reconcile()
-	controllertest.Elapse(reportInterval)
+	controllertest.Elapse(reportPeriod)
 	f.reconcile()
 }
 

@@ -1,15 +1,13 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -32,104 +30,115 @@ func node(name string, cordoned bool) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Unschedulable: cordoned}}
 }
 
-// departing returns the names of the runners that are seen to be on a node that is about to go away.
-func departing(c *Controller, set *v1alpha1.EphemeralRunnerSet) []string {
-	var found []string
-	views := c.roster.Of(set.UID)
-	leaving := c.departures.Of(set.Namespace, views)
-	for _, r := range views {
-		if departure, there := leaving[r.UID]; there && departure.Moves(r) {
-			found = append(found, r.Name)
-		}
-	}
-	return found
+// leaves reports whether the set has GitHub remove an idle runner, because it is on a node that is about to go away.
+func (f *fixture) leaves() bool {
+	f.late = true // the test shows runners itself
+	before := f.asked
+	f.reconcile()
+	f.reconcile()
+	return f.asked > before
+}
+
+// idle returns a runner without a job.
+func idle() *v1alpha1.EphemeralRunner {
+	runner := many(1)[0]
+	runner.CreationTimestamp, runner.Spec.GitHubConfigUrl = metav1.Time{}, ""
+	runner.Status.JobID, runner.Status.JobPatchID, runner.Status.Ready = "", 0, true
+	return &runner
 }
 
 // Whatever the order in which the watches show node, pod and runner, the runner is found.
 func TestOrderOfTheWatchesDoesNotMatter(t *testing.T) {
-	set, runner := newSet(1), many(1)[0]
-	steps := []func(*testing.T, *Controller){
-		func(_ *testing.T, c *Controller) { c.NodeEvents().OnAdd(node("n", true), true) },
-		func(t *testing.T, c *Controller) {
-			c.PodEvents().Create(t.Context(), event.CreateEvent{Object: podOn("n", &runner)}, &controllertest.Queue{})
+	steps := []func(*fixture){
+		func(f *fixture) { f.controller.NodeEvents().OnAdd(node("n", true), true) },
+		func(f *fixture) {
+			f.controller.PodEvents().Create(f.Context(), event.CreateEvent{Object: podOn("n", idle())}, &controllertest.Queue{})
 		},
-		func(t *testing.T, c *Controller) { // an earlier process has created it
-			c.RunnerEvents().Create(t.Context(), event.CreateEvent{Object: &runner}, &controllertest.Queue{})
+		func(f *fixture) { // an earlier process has created it
+			f.controller.RunnerEvents().Create(f.Context(), event.CreateEvent{Object: idle()}, &controllertest.Queue{})
 		},
 	}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		c := NewController(Options{Clock: clock.RealClock{}})
-		for _, i := range order {
-			steps[i](t, c)
-		}
-		if got := departing(c, set); !slices.Equal(got, []string{runner.Name}) {
-			t.Errorf("order %v: %v leave, want %s", order, got, runner.Name)
-		}
+		inBubble(t, func(f *fixture) {
+			for _, i := range order {
+				steps[i](f)
+			}
+			if !f.leaves() {
+				t.Errorf("order %v: the runner stays", order)
+			}
+		}, newSet(1), idle())
 	}
 }
 
 func TestWhereRunnersAre(t *testing.T) {
+	update := func(f *fixture, pod *corev1.Pod) {
+		f.controller.PodEvents().Update(f.Context(), event.UpdateEvent{ObjectNew: pod}, &controllertest.Queue{})
+	}
 	for name, test := range map[string]struct {
-		then func(*testing.T, *Controller, *corev1.Pod)
+		then func(*fixture, *corev1.Pod)
 		want bool // the runner leaves
 	}{
-		"nothing happens": {func(*testing.T, *Controller, *corev1.Pod) {}, true},
-		"uncordoned":      {func(_ *testing.T, c *Controller, _ *corev1.Pod) { c.NodeEvents().OnUpdate(nil, node("n", false)) }, false},
-		"the node is gone": {func(_ *testing.T, c *Controller, _ *corev1.Pod) {
-			c.NodeEvents().OnDelete(cache.DeletedFinalStateUnknown{Key: "n", Obj: node("n", true)})
+		"nothing happens": {func(*fixture, *corev1.Pod) {}, true},
+		"uncordoned":      {func(f *fixture, _ *corev1.Pod) { f.controller.NodeEvents().OnUpdate(nil, node("n", false)) }, false},
+		"the node is gone": {func(f *fixture, _ *corev1.Pod) {
+			f.controller.NodeEvents().OnDelete(cache.DeletedFinalStateUnknown{Key: "n", Obj: node("n", true)})
 		}, false},
-		"another node": {func(_ *testing.T, c *Controller, _ *corev1.Pod) { c.NodeEvents().OnDelete(node("other", true)) }, true},
-		"the pod is gone": {func(t *testing.T, c *Controller, pod *corev1.Pod) {
-			c.PodEvents().Delete(t.Context(), event.DeleteEvent{Object: pod}, &controllertest.Queue{})
+		"another node": {func(f *fixture, _ *corev1.Pod) { f.controller.NodeEvents().OnDelete(node("other", true)) }, true},
+		"the pod is gone": {func(f *fixture, pod *corev1.Pod) {
+			f.controller.PodEvents().Delete(f.Context(), event.DeleteEvent{Object: pod}, &controllertest.Queue{})
 		}, false},
-		"the pod has ended": {func(t *testing.T, c *Controller, pod *corev1.Pod) {
-			pod.Status.Phase = corev1.PodFailed
-			c.PodEvents().Update(t.Context(), event.UpdateEvent{ObjectNew: pod}, &controllertest.Queue{})
-		}, false},
-		"its next pod is elsewhere": {func(t *testing.T, c *Controller, pod *corev1.Pod) {
-			pod.Spec.NodeName = "other"
-			c.PodEvents().Update(t.Context(), event.UpdateEvent{ObjectNew: pod}, &controllertest.Queue{})
-		}, false},
-		"a pod of somebody else has its name": {func(t *testing.T, c *Controller, pod *corev1.Pod) {
-			pod.OwnerReferences[0].UID = "another"
-			c.PodEvents().Update(t.Context(), event.UpdateEvent{ObjectNew: pod}, &controllertest.Queue{})
-		}, false},
+		"the pod has ended":                   {func(f *fixture, pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed; update(f, pod) }, false},
+		"its next pod is elsewhere":           {func(f *fixture, pod *corev1.Pod) { pod.Spec.NodeName = "other"; update(f, pod) }, false},
+		"a pod of somebody else has its name": {func(f *fixture, pod *corev1.Pod) { pod.OwnerReferences[0].UID = "another"; update(f, pod) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, set, runners := populate(1)
-			pod := podOn("n", &runners[0])
-			c.PodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, &controllertest.Queue{})
-			c.NodeEvents().OnAdd(node("n", true), false)
-			test.then(t, c, pod.DeepCopy())
-			if leaves := len(departing(c, set)) == 1; leaves != test.want {
-				t.Errorf("the runner leaves: %t, want %t", leaves, test.want)
-			}
+			inBubble(t, func(f *fixture) {
+				f.watch.Show(t.Context(), f.runners())
+				pod := podOn("n", idle())
+				f.controller.PodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, &controllertest.Queue{})
+				f.controller.NodeEvents().OnAdd(node("n", true), false)
+				test.then(f, pod.DeepCopy())
+				if leaves := f.leaves(); leaves != test.want {
+					t.Errorf("the runner leaves: %t, want %t", leaves, test.want)
+				}
+			}, newSet(1), idle())
 		})
 	}
 }
 
 // A replacement that comes to the same node although it is cordoned stays; one more sign moves it again.
 func TestReplacementOnTheSameNodeStays(t *testing.T) {
-	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
-	place := func(r *v1alpha1.EphemeralRunner) {
-		c.MemoryOf(set).Creations.Expect(r.Name)
-		c.RunnerEvents().Create(t.Context(), event.CreateEvent{Object: r}, &controllertest.Queue{})
-		c.PodEvents().Create(t.Context(), event.CreateEvent{Object: podOn("n", r)}, &controllertest.Queue{})
-	}
-	place(&runners[0])
-	c.NodeEvents().OnAdd(node("n", true), false)
-	replacement := runners[0].DeepCopy()
-	replacement.Name, replacement.UID = "replacement", "replacement"
-	place(replacement)
-	if got := departing(c, set); !slices.Equal(got, []string{runners[0].Name}) {
-		t.Errorf("%v leave, want only the runner that was there before", got)
-	}
-	further := node("n", true)
-	further.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
-	c.NodeEvents().OnUpdate(nil, further)
-	if got := departing(c, set); len(got) != 2 {
-		t.Errorf("after another sign %v leave, want both", got)
-	}
+	inBubble(t, func(f *fixture) {
+		place := func() *v1alpha1.EphemeralRunner {
+			f.watch.Show(t.Context(), f.runners())
+			f.bringUp()
+			r := &f.kept()[0]
+			f.controller.PodEvents().Create(t.Context(), event.CreateEvent{Object: podOn("n", r)}, &controllertest.Queue{})
+			return r
+		}
+		f.reconcile()
+		first := place()
+		f.controller.NodeEvents().OnAdd(node("n", true), false)
+		f.reconcile() // asks
+		f.reconcile() // deletes and replaces
+		f.reconcile()
+		if second := place(); f.asked != 1 || second.Name == first.Name {
+			f.Fatalf("GitHub was asked %d times; runner %s, was %s; want it replaced", f.asked, second.Name, first.Name)
+		}
+		for range 5 {
+			f.reconcile()
+			controllertest.Elapse(time.Second)
+		}
+		if f.asked != 1 {
+			t.Errorf("GitHub was asked %d times, want only about the runner that was there before", f.asked)
+		}
+		further := node("n", true)
+		further.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
+		f.controller.NodeEvents().OnUpdate(nil, further)
+		if f.reconcile(); f.asked != 2 {
+			t.Errorf("GitHub was asked %d times after another sign, want twice", f.asked)
+		}
+	}, newSet(1))
 }
 
 // A cordoned node with a hundred idle runners: GitHub is asked about all of them together, one Event tells it, and

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -66,9 +66,9 @@ func TestDeletedSetIsRemovedAfterItsRunners(t *testing.T) {
 			t.Error("the set is left")
 		}
 		f.reconcile()
-		f.controller.EachMemory(func(types.NamespacedName, *memory) {
+		if count := remembered(f.controller.EachMemory); count > 0 {
 			t.Error("the set is remembered though it is gone")
-		})
+		}
 	}, newSet(2))
 }
 
@@ -77,11 +77,11 @@ func TestDeletedSetCountsTheRunnersThatAreLeft(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		f.bringUp()
-		controllertest.Elapse(2 * reportInterval)
+		controllertest.Elapse(2 * reportPeriod)
 		f.reconcile()
 		f.delete()
 		for left := 3; left > 0; left-- {
-			controllertest.Elapse(2 * reportInterval)
+			controllertest.Elapse(2 * reportPeriod)
 			f.reconcile()
 			if got := f.set().Status; got.CurrentReplicas != left || got.RunningEphemeralRunners != left {
 				t.Errorf("status %+v, want %d running", got, left)
@@ -100,7 +100,7 @@ func TestDeletedSetWaitsForRunnersThatAreNotVisibleYet(t *testing.T) {
 		f.reconcile()
 		f.delete()
 		f.late = true
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != unseenInterval || f.gone() {
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != unseenPause || f.gone() {
 			t.Errorf("again in %s, gone: %t", requeueAfter, f.gone())
 		}
 		f.late = false
@@ -128,6 +128,12 @@ func TestDeletedSetDoesNotWaitForeverForWhatWasNeverCreated(t *testing.T) {
 			t.Error("the set is left")
 		}
 	}, newSet(1))
+}
+
+// remembered counts what is remembered.
+func remembered[M any](each func(func(types.NamespacedName, *M))) (count int) {
+	each(func(types.NamespacedName, *M) { count++ })
+	return count
 }
 
 // Nothing is remembered of a set that was deleted and recreated between two passes.
@@ -242,7 +248,7 @@ func TestKeptRunnersAreTold(t *testing.T) {
 							f.finish(r)
 						}
 					}
-					controllertest.Elapse(reportInterval)
+					controllertest.Elapse(reportPeriod)
 					f.reconcile()
 					if deleted {
 						return // it is gone

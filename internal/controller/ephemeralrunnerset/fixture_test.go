@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -25,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -63,6 +64,16 @@ const (
 	retryQuestionAfter, longestQuestionPause = 15 * time.Second, time.Minute
 	// until a job's pod that can't run is told
 	jobWaitGrace = 30 * time.Second
+	// between two writes of the status, and until one says that a new generation was seen
+	reportPeriod, echoPeriod = time.Second, 5 * time.Second
+	// until a set looks again at runners that its watch does not show, and at those of others
+	unseenPause, besidePause = time.Second, 5 * time.Second
+	// until a set whose spec is not that of its AutoscalingRunnerSet is told of
+	differsPatience = 10 * time.Second
+	// until the Secret with the proxy is written again
+	proxyPeriod = time.Minute
+	// until a pod is slow to start, and between two looks at the Events about those
+	slowStart, mountEventsPeriod = 20 * time.Second, 20 * time.Second
 )
 
 // fixture is a controller in a synctest bubble: its clock is the bubble's, its pool runs, its API server and GitHub are
@@ -75,7 +86,8 @@ type fixture struct {
 	github     func(credentials.Reference) registrations.GitHub
 	api        client.WithWatch
 	cache      *shownCache
-	controller *Controller
+	controller *ephemeralrunnerset.Controller
+	options    ephemeralrunnerset.Options
 	watch      controllertest.RunnerWatch
 	recorder   *events.FakeRecorder
 	verdicts   *registrations.Verdicts
@@ -99,8 +111,9 @@ type fixture struct {
 	// late is set while the watch does not show changes of runners yet.
 	late bool
 	// remove is GitHub's answer to the removal of a runner, asked counts the questions.
-	remove error
-	asked  int
+	remove     error
+	asked      int
+	askedAbout []int // by id
 	// missing is GitHub's answer if it knows no runner, lookedUp counts the questions whether it knows one.
 	missing  error
 	lookedUp int
@@ -117,12 +130,12 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
-			WithIndex(&corev1.PersistentVolumeClaim{}, IndexClaimsByScaleSet, ScaleSetOfClaim).
+			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet, ephemeralrunnerset.ScaleSetOfClaim).
 			WithIndex(&corev1.Event{}, "reason",
 				func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
 			WithInterceptorFuncs(f.interceptors()).Build()
 		f.cache = &shownCache{WithWatch: f.api}
-		f.controller = NewController(Options{
+		f.options = ephemeralrunnerset.Options{
 			Client: f.cache, Reader: f.api, Pool: workers, Verdicts: f.verdicts, Recorder: f.recorder,
 			Clock: clock.RealClock{},
 			GitHub: func(_ context.Context, r credentials.Reference) (registrations.GitHub, error) {
@@ -134,10 +147,22 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			Proxy: func(context.Context, credentials.Reference) (map[string][]byte, error) {
 				return map[string][]byte{"http_proxy": []byte("http://proxy")}, nil
 			},
-		})
-		f.watch.Handler = f.controller.RunnerEvents()
+		}
+		f.restart()
 		test(f)
 	})
+}
+
+// restart replaces the controller by one that remembers nothing and sees no runner yet.
+func (f *fixture) restart() {
+	f.controller = ephemeralrunnerset.NewController(f.options)
+	f.watch = controllertest.RunnerWatch{Handler: f.controller.RunnerEvents()}
+}
+
+// configure does so with other options.
+func (f *fixture) configure(change func(*ephemeralrunnerset.Options)) {
+	change(&f.options)
+	f.restart()
 }
 
 // shownCache is the cache that the manager reads from. It may show another state of the set, or none.
@@ -151,6 +176,9 @@ func (c *shownCache) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {
 	set, is := object.(*v1alpha1.EphemeralRunnerSet)
+	if is {
+		controllertest.AwaitTurn(ctx, key)
+	}
 	switch {
 	case is && c.gone:
 		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("ephemeralrunnersets").GroupResource(), key.Name)
@@ -242,10 +270,11 @@ func (f *fixture) interceptors() interceptor.Funcs {
 var errRunnerNotFound = &actions.Error{StatusCode: http.StatusNotFound,
 	TypeName: "GitHub.Runners.AgentNotFoundException"}
 
-func (f *fixture) RemoveRunner(context.Context, int) error {
+func (f *fixture) RemoveRunner(_ context.Context, id int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
+	f.askedAbout = append(f.askedAbout, id)
 	return f.remove
 }
 
@@ -318,8 +347,6 @@ func (f *fixture) runners() []v1alpha1.EphemeralRunner {
 	}
 	return list.Items
 }
-
-func (f *fixture) state() *memory { return f.controller.MemoryOf(f.set()) }
 
 func (f *fixture) wantRunners(want int) {
 	f.Helper()

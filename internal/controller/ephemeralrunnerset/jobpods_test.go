@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"strings"
@@ -66,7 +66,7 @@ func TestJobPodsThatWaitAreACondition(t *testing.T) {
 				f.wantPending("after a while",
 					"1 job pod waits: 0/1 nodes are available; see kubectl describe pod "+pod.Name)
 				events.Delete(t.Context(), event.DeleteEvent{Object: pod}, queue)
-				controllertest.Elapse(reportInterval)
+				controllertest.Elapse(reportPeriod)
 				f.reconcile()
 				f.wantPending("when it is gone", "")
 			}, newSet(1))

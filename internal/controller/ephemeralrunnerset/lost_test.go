@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -36,12 +36,6 @@ func (f *fixture) lose(cause v1alpha1.LostCause, runners ...v1alpha1.EphemeralRu
 	}
 }
 
-// restart replaces the controller by one that remembers nothing.
-func (f *fixture) restart() {
-	f.controller = NewController(f.controller.options)
-	f.watch = controllertest.RunnerWatch{Handler: f.controller.RunnerEvents()}
-}
-
 // kept returns the runners that nobody has deleted.
 func (f *fixture) kept() []v1alpha1.EphemeralRunner {
 	return slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil })
@@ -51,7 +45,7 @@ func (f *fixture) settle() {
 	f.Helper()
 	for range 3 {
 		f.reconcile()
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 	}
 }
 
@@ -65,7 +59,7 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		f.lose("Evicted", lost)
 		f.settle()
 		told := slices.DeleteFunc(controllertest.Events(f.recorder),
-			func(e string) bool { return !strings.Contains(e, reasonJobLost) })
+			func(e string) bool { return !strings.Contains(e, "JobLost") })
 		if len(told) != 1 {
 			t.Fatalf("Events %q, want one", told)
 		}
@@ -80,12 +74,12 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		f.publish(1)
 		f.settle()
 		if status := f.set().Status; status.LostJobs != 1 || !slices.Equal(status.LostRunners, []types.UID{lost.UID}) ||
-			f.event(reasonJobLost) {
+			f.event("JobLost") {
 			t.Errorf("status %+v, want one lost job, told a single time", status)
 		}
 		f.lose("OOMKilled", f.runners()[1])
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 2 || !f.event(reasonJobLost) {
+		if status := f.set().Status; status.LostJobs != 2 || !f.event("JobLost") {
 			t.Errorf("status %+v, want two lost jobs", status)
 		}
 	}, newSet(3, func(s *v1alpha1.EphemeralRunnerSet) {
@@ -105,12 +99,12 @@ func TestLateCacheCountsNoJobTwice(t *testing.T) {
 		f.restart() // another manager takes over, with a cache that is late
 		f.cache.set = shown
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || f.event(reasonJobLost) {
+		if status := f.set().Status; status.LostJobs != 1 || f.event("JobLost") {
 			t.Errorf("status %+v, want one lost job, told before", status)
 		}
 		f.cache.set = nil
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || f.event(reasonJobLost) {
+		if status := f.set().Status; status.LostJobs != 1 || f.event("JobLost") {
 			t.Errorf("status %+v, want one lost job, told before", status)
 		}
 	}, newSet(2))
@@ -209,9 +203,9 @@ func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
 }
 
 // refusing is a client whose status patches of sets are refused, as by a webhook.
-type refusing struct{ client.Client }
+type refusing struct{ client.WithWatch }
 
-func (c refusing) Status() client.SubResourceWriter { return refusingWriter{c.Client.Status()} }
+func (c refusing) Status() client.SubResourceWriter { return refusingWriter{c.WithWatch.Status()} }
 
 type refusingWriter struct{ client.SubResourceWriter }
 
@@ -232,15 +226,15 @@ func TestRunnersAreCreatedAlthoughALossCannotBeCounted(t *testing.T) {
 		f.settle()
 		f.lose("Evicted", f.runners()...)
 		f.publish(3)
-		controllertest.Elapse(reportInterval)
-		f.controller.options.Client = refusing{f.api}
+		controllertest.Elapse(reportPeriod)
+		f.cache.WithWatch = refusing{f.api}
 		if _, err := f.pass(); err == nil {
 			t.Error("the pass succeeded, want it repeated")
 		}
 		f.wantRunners(3)
-		f.controller.options.Client = f.api
+		f.cache.WithWatch = f.api
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || !f.event(reasonJobLost) {
+		if status := f.set().Status; status.LostJobs != 1 || !f.event("JobLost") {
 			t.Errorf("status %+v, want one lost job, told", status)
 		}
 	}, newSet(1))
@@ -257,8 +251,8 @@ func TestManyJobsAreLostTogether(t *testing.T) {
 		f.publish(0)
 		f.settle()
 		told := slices.DeleteFunc(controllertest.Events(f.recorder),
-			func(e string) bool { return !strings.Contains(e, reasonJobLost) })
-		if len(told) != lostEventsAtOnce+1 || !strings.Contains(told[lostEventsAtOnce], "120 more") {
+			func(e string) bool { return !strings.Contains(e, "JobLost") })
+		if len(told) != 11 || !strings.Contains(told[10], "120 more") {
 			t.Errorf("%d Events, the last %q", len(told), told[len(told)-1])
 		}
 		if got := f.set().Status.LostJobs; got != 130 {
@@ -284,7 +278,7 @@ func TestLostJobOfASetThatIsBeingDeleted(t *testing.T) {
 		f.settle()
 		f.lose("PodDeleted", f.runners()...)
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || !f.event(reasonJobLost) {
+		if status := f.set().Status; status.LostJobs != 1 || !f.event("JobLost") {
 			t.Errorf("status %+v, want one lost job, told", status)
 		}
 	}, newSet(1))
@@ -292,13 +286,14 @@ func TestLostJobOfASetThatIsBeingDeleted(t *testing.T) {
 
 func TestLostJobsAreMeasuredByCause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.controller.options.PublishMetrics = true
+		f.configure(func(o *ephemeralrunnerset.Options) { o.PublishMetrics = true })
 		set := setKey
 		setmetrics.Delete(set)
 		f.settle()
 		f.bringUp()
 		f.settle()
-		if got := testutil.CollectAndCount(jobsLost); got != len(v1alpha1.LostCauses) {
+		series := func() int { return len(controllertest.Series(t, "gha_controller_jobs_lost_total", labelsOf(set))) }
+		if got := series(); got != len(v1alpha1.LostCauses) {
 			t.Errorf("%d series before the first loss, want one for each of %d causes", got, len(v1alpha1.LostCauses))
 		}
 		runners := f.runners()
@@ -306,53 +301,20 @@ func TestLostJobsAreMeasuredByCause(t *testing.T) {
 		f.lose("SomethingInvented", runners[2])
 		f.settle()
 		for cause, want := range map[v1alpha1.LostCause]float64{"Evicted": 2, "Unknown": 1, "OOMKilled": 0} {
-			if got := testutil.ToFloat64(jobsLost.WithLabelValues(set.Name, set.Namespace,
-				string(cause))); got != want {
+			if got := controllertest.Value(t, "gha_controller_jobs_lost_total",
+				labelsOf(set, "cause", string(cause))); got != want {
 				t.Errorf("%g jobs lost to %s, want %g", got, cause, want)
 			}
 		}
 		for state, want := range map[roster.State]float64{{Name: "lost", Reason: "Evicted"}: 2,
 			{Name: "failed", Reason: ""}: 0, {Name: "failed", Reason: "Evicted"}: 0} {
-			if got := testutil.ToFloat64(runnersByState.WithLabelValues(set.Name, set.Namespace, state.Name,
-				state.Reason)); got != want {
+			if got := runnersIn(t, set, state); got != want {
 				t.Errorf("%g runners %v, want %g", got, state, want)
 			}
 		}
 		setmetrics.Delete(set)
-		if got := testutil.CollectAndCount(jobsLost); got != 0 {
+		if got := series(); got != 0 {
 			t.Errorf("%d series of a set that is gone", got)
 		}
 	}, newSet(3))
-}
-
-// Names and results come from GitHub, messages from Kubernetes: however long, the advice is not cut off.
-func TestNoteOfALostJobKeepsItsAdvice(t *testing.T) {
-	long := strings.Repeat("ü%s\n", 500)
-	runner := &v1alpha1.EphemeralRunner{}
-	runner.Name, runner.Spec.GitHubConfigUrl = strings.Repeat("r", 63), "https://ghes.example.com/enterprises/acme"
-	runner.Status = v1alpha1.EphemeralRunnerStatus{JobID: long, JobDisplayName: long, JobWorkflowRef: long,
-		JobRepositoryName: long, Message: long, WorkflowRunID: 9}
-	if note := lostNote(runner, "NodeLost"); len(note) > 1024 ||
-		!strings.HasSuffix(note, "on the page of its workflow run on GitHub") {
-		t.Errorf("%d bytes: %q", len(note), note)
-	}
-	for url, want := range map[string]string{
-		"https://ghes.example.com/enterprises/acme": "https://ghes.example.com/acme/web/actions/runs/9",
-		"https://github.com/acme":                   "https://github.com/acme/web/actions/runs/9",
-		"::":                                        "on the page of its workflow run on GitHub",
-	} {
-		runner.Spec.GitHubConfigUrl, runner.Status.JobRepositoryName = url, "acme/web"
-		if note := lostNote(runner, "NodeLost"); !strings.HasSuffix(note, want) {
-			t.Errorf("%s: %q, want %q at its end", url, note, want)
-		}
-	}
-	runner.Status = v1alpha1.EphemeralRunnerStatus{}
-	if note := lostNote(runner, "Unknown"); !strings.HasPrefix(note, "a job that GitHub has not named") {
-		t.Errorf("%q", note)
-	}
-	for _, cause := range v1alpha1.LostCauses {
-		if report.KnownReason(string(cause)) != string(cause) {
-			t.Errorf("cause %s is no known reason", cause)
-		}
-	}
 }

@@ -1,193 +1,239 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
-	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-func TestRunnersAreCountedByStateAndReason(t *testing.T) {
-	set := &v1alpha1.EphemeralRunnerSet{}
-	set.Namespace = "ns"
-	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "states", v1alpha1.LabelScaleSetNamespace: "ns"}
-	value := func(state, reason string) float64 {
-		return testutil.ToFloat64(runnersByState.WithLabelValues("states", "ns", state, reason))
+// labelsOf returns the labels of a scale set's series, and further ones with their values.
+func labelsOf(scaleSet types.NamespacedName, further ...string) prometheus.Labels {
+	labels := prometheus.Labels{"name": scaleSet.Name, "namespace": scaleSet.Namespace}
+	for i := 0; i < len(further); i += 2 {
+		labels[further[i]] = further[i+1]
 	}
-	s := &memory{}
-	s.publishStates(set, []*roster.Runner{
-		{Phase: v1alpha1.EphemeralRunnerPhaseFailed, Reason: "ImagePullBackOff"},
-		{Phase: v1alpha1.EphemeralRunnerPhaseOutdated, Reason: "Outdated"},
-		{Phase: v1alpha1.EphemeralRunnerPhaseRunning},
-		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, HadJob: true},
-		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, Deleting: true, Draining: true},
-		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, HadJob: true, Completed: true},
-		{Phase: v1alpha1.EphemeralRunnerPhaseRunning, Deleting: true},
-		{Phase: v1alpha1.EphemeralRunnerPhaseSucceeded},
-		{Reason: "QuotaExceeded"}, {Reason: "QuotaExceeded"}, {},
-	})
-	for state, want := range map[roster.State]float64{
-		{Name: "failed", Reason: "ImagePullBackOff"}: 1, {Name: "failed", Reason: "Outdated"}: 1,
-		{Name: "idle", Reason: ""}: 1, {Name: "busy", Reason: ""}: 2, {Name: "finishing", Reason: ""}: 3,
-		{Name: "pending", Reason: "QuotaExceeded"}: 2, {Name: "pending", Reason: ""}: 1,
-	} {
-		if got := value(state.Name, state.Reason); got != want {
-			t.Errorf("%v: %g, want %g", state, got, want)
-		}
-	}
-	s.publishStates(set, nil)
-	if got := value("pending", "QuotaExceeded"); got != 0 {
-		t.Errorf("%g runners wait for quota, want none", got)
-	}
-	setmetrics.Delete(types.NamespacedName{Namespace: "ns", Name: "states"})
-	if runnersByState.DeleteLabelValues("states", "ns", "idle", "") {
-		t.Error("a series of a deleted set was still there")
-	}
+	return labels
 }
 
-func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
-	set := &v1alpha1.EphemeralRunnerSet{}
-	set.Namespace = "ns"
-	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "claims", v1alpha1.LabelScaleSetNamespace: "ns"}
-	s := &memory{}
-	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 9, Leased: 2, Free: 3, Cloning: 1, Deleting: 1},
-		"docker": {Total: 1, Free: 1}})
-	check := func(wants map[claimState]float64) {
-		t.Helper()
-		for of, want := range wants {
-			if got := testutil.ToFloat64(claimsByState.WithLabelValues("claims", "ns", of.template,
-				of.state)); got != want {
-				t.Errorf("%v: %g, want %g", of, got, want)
-			}
+// runnersIn returns the number of a scale set's runners in a state, by the manager's metrics.
+func runnersIn(t *testing.T, scaleSet types.NamespacedName, state roster.State) float64 {
+	t.Helper()
+	return controllertest.Value(t, "gha_controller_runners", labelsOf(scaleSet, "state", state.Name, "reason", state.Reason))
+}
+
+func seriesOfRunners(t *testing.T, scaleSet types.NamespacedName, further ...string) int {
+	t.Helper()
+	return len(controllertest.Series(t, "gha_controller_runners", labelsOf(scaleSet, further...)))
+}
+
+// publishes is a fixture whose controller publishes metrics.
+func publishes(t *testing.T, test func(f *fixture), objects ...client.Object) {
+	t.Helper()
+	inBubble(t, func(f *fixture) {
+		f.configure(func(o *ephemeralrunnerset.Options) { o.PublishMetrics = true })
+		test(f)
+	}, objects...)
+}
+
+// inScaleSet gives a set the labels of a scale set.
+func inScaleSet(name string) func(*v1alpha1.EphemeralRunnerSet) {
+	return func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = name }
+}
+
+func TestRunnersAreCountedByStateAndReason(t *testing.T) {
+	states := types.NamespacedName{Namespace: setKey.Namespace, Name: "states"}
+	deleted := func(change func(*v1alpha1.EphemeralRunnerStatus)) func(*v1alpha1.EphemeralRunner) {
+		return func(r *v1alpha1.EphemeralRunner) {
+			r.Status.Phase, r.DeletionTimestamp = v1alpha1.EphemeralRunnerPhaseRunning, new(metav1.NewTime(start))
+			change(&r.Status)
 		}
 	}
-	check(map[claimState]float64{
-		{"go", "leased"}: 2, {"go", "free"}: 3, {"go", "cloning"}: 1, {"go", "deleting"}: 1, {"go", "other"}: 2,
-		{"docker", "free"}: 1, {"docker", "other"}: 0,
-	})
-	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 1, Leased: 1}})
-	check(map[claimState]float64{{"go", "leased"}: 1, {"go", "free"}: 0, {"docker", "free"}: 0})
-	setmetrics.Delete(types.NamespacedName{Namespace: "ns", Name: "claims"})
-	if claimsByState.DeletePartialMatch(prometheus.Labels{"name": "claims"}) > 0 {
-		t.Error("series of a deleted set were still there")
+	in := func(phase v1alpha1.EphemeralRunnerPhase, reason string) func(*v1alpha1.EphemeralRunner) {
+		return func(r *v1alpha1.EphemeralRunner) { r.Status.Phase, r.Status.Reason = phase, reason }
 	}
+	objects := []client.Object{newSet(0, inScaleSet("states"))}
+	for i, change := range []func(*v1alpha1.EphemeralRunner){
+		in(v1alpha1.EphemeralRunnerPhaseFailed, "ImagePullBackOff"),
+		in(v1alpha1.EphemeralRunnerPhaseOutdated, "Outdated"),
+		in(v1alpha1.EphemeralRunnerPhaseRunning, ""),
+		func(r *v1alpha1.EphemeralRunner) {
+			r.Status.Phase, r.Status.JobID = v1alpha1.EphemeralRunnerPhaseRunning, "1"
+		},
+		deleted(func(s *v1alpha1.EphemeralRunnerStatus) {
+			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: v1alpha1.ConditionDraining,
+				Status: metav1.ConditionTrue, Reason: "JobRunning"})
+		}),
+		func(r *v1alpha1.EphemeralRunner) {
+			r.Status.Phase, r.Status.JobID, r.Status.JobResult = v1alpha1.EphemeralRunnerPhaseRunning, "1", "succeeded"
+		},
+		deleted(func(*v1alpha1.EphemeralRunnerStatus) {}),
+		in(v1alpha1.EphemeralRunnerPhaseSucceeded, ""),
+		in("", "QuotaExceeded"), in("", "QuotaExceeded"), in("", ""),
+	} {
+		r := many(11)[i]
+		r.Status, r.Finalizers = v1alpha1.EphemeralRunnerStatus{}, []string{v1alpha1.FinalizerEphemeralRunner}
+		change(&r)
+		objects = append(objects, &r)
+	}
+	publishes(t, func(f *fixture) {
+		f.reconcile()
+		for state, want := range map[roster.State]float64{
+			{Name: "failed", Reason: "ImagePullBackOff"}: 1, {Name: "failed", Reason: "Outdated"}: 1,
+			{Name: "idle", Reason: ""}: 1, {Name: "busy", Reason: ""}: 2, {Name: "finishing", Reason: ""}: 3,
+			{Name: "pending", Reason: "QuotaExceeded"}: 2, {Name: "pending", Reason: ""}: 1,
+		} {
+			if got := runnersIn(t, states, state); got != want {
+				t.Errorf("%v: %g, want %g", state, got, want)
+			}
+		}
+		f.finishAll()
+		controllertest.Elapse(2 * reportPeriod)
+		f.reconcile()
+		if got := runnersIn(t, states, roster.State{Name: "pending", Reason: "QuotaExceeded"}); got != 0 {
+			t.Errorf("%g runners wait for quota, want none", got)
+		}
+		if setmetrics.Delete(states); seriesOfRunners(t, states) > 0 {
+			t.Error("series of a deleted set are still there")
+		}
+	}, objects...)
 }
 
 // A set that ARC created has its own name, and one that it replaced may drain beside it. The series belong to the scale
 // set, and end with the last of its sets.
 func TestMetricsEndWithTheLastSetOfTheScaleSet(t *testing.T) {
-	// series reports whether there were any, and deletes them.
-	series := func() bool { return runnersByState.DeletePartialMatch(prometheus.Labels{"name": "taken-over"}) > 0 }
+	scaleSet := types.NamespacedName{Namespace: setKey.Namespace, Name: "taken-over"}
 	takenOver := func(name string) *v1alpha1.EphemeralRunnerSet {
-		return newSet(0, func(set *v1alpha1.EphemeralRunnerSet) {
-			set.Name, set.UID, set.Labels[v1alpha1.LabelScaleSetName] = name, types.UID(name), "taken-over"
+		return newSet(0, inScaleSet("taken-over"), func(set *v1alpha1.EphemeralRunnerSet) {
+			set.Name, set.UID = name, types.UID(name)
 		})
 	}
 	former, present := takenOver("taken-over-abcde"), takenOver("taken-over-fghij")
-	inBubble(t, func(f *fixture) {
-		c := f.controller
-		gone := func(set *v1alpha1.EphemeralRunnerSet) {
-			if _, err := c.Reconcile(f.Context(),
-				ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err != nil {
-				t.Error(err)
-			}
+	origin := controllertest.Origin(present)
+	former.OwnerReferences = present.OwnerReferences
+	publishes(t, func(f *fixture) {
+		f.ownOrigin = true
+		reconcile := func(set *v1alpha1.EphemeralRunnerSet) {
+			controllertest.Reconcile(t, f.controller, client.ObjectKeyFromObject(set))
 		}
-		c.MemoryOf(former).publishStates(former, nil)
-		c.MemoryOf(present).publishStates(present, nil)
-		gone(former)
-		if !series() {
+		goes := func(set *v1alpha1.EphemeralRunnerSet) {
+			live := &v1alpha1.EphemeralRunnerSet{}
+			controllertest.Read(t, f.api, client.ObjectKeyFromObject(set), live)
+			live.Finalizers = nil
+			if err := f.api.Update(t.Context(), live); err != nil {
+				t.Fatal(err)
+			}
+			_ = f.api.Delete(t.Context(), live)
+			reconcile(set)
+		}
+		reconcile(former)
+		reconcile(present)
+		if goes(former); seriesOfRunners(t, scaleSet) == 0 {
 			t.Error("the series went with a set that had a successor")
 		}
-		c.MemoryOf(present).publishStates(present, nil)
-		gone(present)
-		if series() {
-			t.Error("series of a scale set that is gone were still there")
+		if goes(present); seriesOfRunners(t, scaleSet) > 0 {
+			t.Error("series of a scale set that is gone are still there")
 		}
-	})
+	}, former, present, origin)
 }
 
 // A dashboard that adds up the series of a scale set would otherwise count the runners of the former address forever.
 func TestMetricsFollowTheAddress(t *testing.T) {
+	scaleSet := types.NamespacedName{Namespace: setKey.Namespace, Name: "moves"}
 	at := func(organization string) *v1alpha1.EphemeralRunnerSet {
-		return newSet(0, func(set *v1alpha1.EphemeralRunnerSet) {
-			set.Labels[v1alpha1.LabelScaleSetName], set.Labels[v1alpha1.LabelOrganization] = "moves", organization
-			set.Status.RunningEphemeralRunners = 2
+		return newSet(0, inScaleSet("moves"), func(set *v1alpha1.EphemeralRunnerSet) {
+			set.Labels[v1alpha1.LabelOrganization] = organization
 		})
 	}
-	defer setmetrics.Delete(kube.ScaleSetOf(at("")))
 	there := func(organization string) bool {
-		return runningRunners.DeletePartialMatch(prometheus.Labels{"name": "moves", "organization": organization}) > 0
+		return len(controllertest.Series(t, "gha_controller_running_ephemeral_runners",
+			labelsOf(scaleSet, "organization", organization))) > 0
 	}
-	newcomer := func() *memory { return &memory{History: scaling.New(&creations.Memory{})} }
-	same := newcomer()
-	for name, second := range map[string]*memory{"the same set": same, "its replacement": newcomer()} {
+	for name, move := range map[string]func(f *fixture) error{
+		"the same set": func(f *fixture) error {
+			set := f.set()
+			set.Labels[v1alpha1.LabelOrganization] = "new"
+			return f.api.Update(t.Context(), set)
+		},
+		"its replacement": func(f *fixture) error { return f.replaceBy(at("new")) },
+	} {
 		t.Run(name, func(t *testing.T) {
-			same.publishCounts(at("old"), false)
-			second.publishCounts(at("new"), false)
-			if !there("new") || there("old") {
-				t.Error("want the series of the new organization, and none of the old one")
-			}
+			publishes(t, func(f *fixture) {
+				defer setmetrics.Delete(scaleSet)
+				f.reconcile()
+				if !there("old") {
+					t.Error("there are no series of the old organization")
+				}
+				if err := move(f); err != nil {
+					t.Fatal(err)
+				}
+				controllertest.Elapse(2 * reportPeriod)
+				f.reconcile()
+				if !there("new") || there("old") {
+					t.Error("want the series of the new organization, and none of the old one")
+				}
+			}, at("old"))
 		})
 	}
 }
 
 // While a deleted set drains, perhaps for hours, its metrics still show its runners.
 func TestMetricsOfADrainingSetAreKept(t *testing.T) {
-	named := func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "draining" }
-	inBubble(t, func(f *fixture) {
-		f.controller.options.PublishMetrics = true
+	publishes(t, func(f *fixture) {
 		f.reconcile()
-		controllertest.Elapse(2 * reportInterval)
+		controllertest.Elapse(2 * reportPeriod)
 		f.reconcile()
 		scaleSet := kube.ScaleSetOf(f.set())
 		defer setmetrics.Delete(scaleSet)
-		pending := func() float64 {
-			return testutil.ToFloat64(runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace,
-				roster.Pending, ""))
-		}
+		pending := func() float64 { return runnersIn(t, scaleSet, roster.State{Name: "pending"}) }
 		if got := pending(); got != 3 {
 			t.Fatalf("%g pending runners, want 3", got)
 		}
 		f.delete()
 		f.reconcile() // deletes the runners
-		controllertest.Elapse(2 * reportInterval)
+		controllertest.Elapse(2 * reportPeriod)
 		f.reconcile()
 		if got := pending(); got != 0 {
 			t.Errorf("%g pending runners of a set that is being deleted, want none", got)
 		}
-	}, newSet(3, named))
+	}, newSet(3, inScaleSet("draining")))
 }
 
-// A listener may write the status of runners: 10,000 reasons make no more series than one.
+// A listener may write the status of runners: fifty reasons make no more series than one.
 func TestUnknownReasonsShareASeries(t *testing.T) {
-	set := newSet(0, func(set *v1alpha1.EphemeralRunnerSet) { set.Labels[v1alpha1.LabelScaleSetName] = "forged" })
-	defer setmetrics.Delete(kube.ScaleSetOf(set))
-	others := testutil.CollectAndCount(runnersByState)
-	s := &memory{}
-	for i := range 10_000 {
-		failed, waits := roster.Runner{Phase: v1alpha1.EphemeralRunnerPhaseFailed}, roster.Runner{}
-		failed.Reason, waits.Reason = fmt.Sprint("Forged", i), fmt.Sprint("Forged", i)
-		s.publishStates(set, []*roster.Runner{&failed, &waits})
-	}
-	// Pending, idle, busy and finishing, and the two of unknown reason.
-	if count := testutil.CollectAndCount(runnersByState) - others; count != 6 {
-		t.Errorf("%d series, want 6", count)
-	}
-	if got := testutil.ToFloat64(runnersByState.WithLabelValues("forged", set.Labels[v1alpha1.LabelScaleSetNamespace],
-		"failed", "Other")); got != 1 {
-		t.Errorf("%g runners failed for another reason, want 1", got)
-	}
+	forged := types.NamespacedName{Namespace: setKey.Namespace, Name: "forged"}
+	publishes(t, func(f *fixture) {
+		defer setmetrics.Delete(forged)
+		f.reconcile()
+		for i := range 50 {
+			for j, r := range f.runners() {
+				if r.Status.Reason = fmt.Sprint("Forged", i); j == 0 {
+					r.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
+				}
+				if err := f.api.Status().Update(t.Context(), &r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			controllertest.Elapse(reportPeriod)
+			f.reconcile()
+		}
+		// Pending, idle, busy and finishing, and the two of unknown reason.
+		if count := seriesOfRunners(t, forged); count != 6 {
+			t.Errorf("%d series, want 6", count)
+		}
+		if got := runnersIn(t, forged, roster.State{Name: "failed", Reason: "Other"}); got != 1 {
+			t.Errorf("%g failed runners of unknown reason, want 1", got)
+		}
+	}, newSet(2, inScaleSet("forged")))
 }

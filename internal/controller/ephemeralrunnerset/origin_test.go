@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"testing"
@@ -76,7 +76,7 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 					t.Error("the condition is set at once; a change of the AutoscalingRunnerSet makes the two differ " +
 						"for a moment, too")
 				}
-				controllertest.Elapse(differsGrace)
+				controllertest.Elapse(differsPatience)
 				f.reconcile()
 				f.wantRunners(0)
 				degraded := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionDegraded)
@@ -94,7 +94,7 @@ func TestNoRunnerIsCreatedFromARunnerSetThatWasChanged(t *testing.T) {
 				}
 				f.reconcile()
 				f.wantRunners(2)
-				controllertest.Elapse(reportInterval)
+				controllertest.Elapse(reportPeriod)
 				f.reconcile()
 				if meta.IsStatusConditionTrue(f.set().Status.Conditions, v1alpha1.ConditionDegraded) {
 					t.Error("still Degraded after it was restored")

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
@@ -61,7 +62,7 @@ func TestRunnerSetThatNobodyWillTakeBackGoes(t *testing.T) {
 				if f.set().DeletionTimestamp != nil {
 					t.Error("it is deleted at once; a restore may bring its AutoscalingRunnerSet next")
 				}
-				controllertest.Elapse(differsGrace)
+				controllertest.Elapse(differsPatience)
 				for range 3 {
 					f.reconcile()
 				}
@@ -125,14 +126,14 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 					want = 2
 				}
 				f.wantRunners(want)
-				if test.counts && result.RequeueAfter > besideInterval {
+				if test.counts && result.RequeueAfter > besidePause {
 					t.Errorf("looked at again after %s", result.RequeueAfter)
 				}
 				gone := test.runner.DeepCopy()
 				if err := f.api.Delete(t.Context(), gone); err != nil {
 					t.Fatal(err)
 				}
-				controllertest.Elapse(besideInterval)
+				controllertest.Elapse(besidePause)
 				f.reconcile()
 				f.wantRunners(2)
 			}, set, origin, former.DeepCopy(), restored.DeepCopy(), test.runner.DeepCopy())
@@ -142,7 +143,7 @@ func TestRunnersBesideTheSetCount(t *testing.T) {
 
 // A set creates no more runners than maxRunners allows. Of those that others create for it, the first ones count.
 func TestASetAdmitsNoMoreThanItMayHave(t *testing.T) {
-	c := NewController(Options{MaxRunnersPerSet: 3, Clock: clock.RealClock{}})
+	c := ephemeralrunnerset.NewController(ephemeralrunnerset.Options{MaxRunnersPerSet: 3, Clock: clock.RealClock{}})
 	set, watch := newSet(0), controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	var runners []v1alpha1.EphemeralRunner
 	for i := range 5 {
@@ -194,7 +195,7 @@ func TestLostJobsOfAnOwnerlessSetAreCountedWhileItsOriginIsUnknown(t *testing.T)
 		if _, err := f.pass(); err == nil {
 			t.Error("nothing says that the API server refused")
 		}
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		if _, _ = f.pass(); f.set().Status.LostJobs != 1 {
 			t.Errorf("%d lost jobs are counted, want 1", f.set().Status.LostJobs)
 		}

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"strings"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 )
 
 // whilePlacing has a test run with a set that announces what its cluster places, of maxRunners 100.
@@ -136,8 +137,7 @@ func TestRoomOutlivesManagerAndRunnerSet(t *testing.T) {
 		f.place("n", f.runners()...)
 		f.wait(time.Minute)
 		before := f.set().Status
-		next := NewController(f.controller.options)
-		f.controller, f.watch = next, controllertest.RunnerWatch{Handler: next.RunnerEvents()}
+		f.restart()
 		f.place("n", f.runners()...)
 		f.wait(10 * time.Second)
 		after := f.set().Status
@@ -318,7 +318,12 @@ func TestADrainedSetHasNoRoom(t *testing.T) {
 		if err := f.api.Update(f.Context(), drained); err != nil {
 			t.Fatal(err)
 		}
-		if !givesOtherwise.Update(event.UpdateEvent{ObjectOld: origin, ObjectNew: drained}) {
+		started := controllertest.Start(f, f.controller, f.api.Scheme())
+		if started.Updated(origin, origin.DeepCopy()); !noneDue(started) {
+			t.Error("an event without news brings a pass")
+		}
+		started.Updated(origin, drained)
+		if due, any := started.Next(); !any || due != setKey {
 			t.Error("the annotation brings no pass")
 		}
 		controllertest.Elapse(time.Second)
@@ -333,21 +338,36 @@ func TestADrainedSetHasNoRoom(t *testing.T) {
 	})
 }
 
+// noneDue reports whether no pass is due.
+func noneDue(started *controllertest.Started) bool {
+	_, due := started.Next()
+	return !due
+}
+
 // Only a set that announces what its cluster places needs a pass for each of its pods.
 func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
-	for _, follows := range []bool{false, true} {
-		c, set, runners := populate(1)
-		c.MemoryOf(set).followsPods.Store(follows)
+	requests := func(f *fixture) int {
+		f.publish(1)
+		f.reconcile()
+		f.reconcile()
 		queue := &controllertest.Queue{}
 		for _, node := range []string{"", "", "n", "n"} { // news the first and the third time
-			pod := podOn(node, &runners[0])
+			pod := podOn(node, &f.runners()[0])
 			pod.CreationTimestamp = metav1.NewTime(start)
-			c.PlacedPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
+			f.controller.PlacedPodEvents().Create(t.Context(), event.CreateEvent{Object: pod}, queue)
 		}
-		if want := map[bool]int{true: 2}[follows]; len(queue.Requests) != want {
-			t.Errorf("%d requests, want %d", len(queue.Requests), want)
-		}
+		return len(queue.Requests)
 	}
-	NewController(Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
+	whilePlacing(t, func(f *fixture) {
+		if got := requests(f); got != 2 {
+			t.Errorf("%d requests, want 2", got)
+		}
+	})
+	inBubble(t, func(f *fixture) {
+		if got := requests(f); got != 0 {
+			t.Errorf("%d requests of a set whose room follows no pod", got)
+		}
+	}, newSet(0))
+	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
 		event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
 }

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"testing"
@@ -48,7 +48,7 @@ func TestDeletedProxySecretComesBack(t *testing.T) {
 		if f.hasProxySecret() {
 			t.Error("the Secret is written at every pass")
 		}
-		controllertest.Elapse(proxyReapplyInterval)
+		controllertest.Elapse(proxyPeriod)
 		f.reconcile()
 		if !f.hasProxySecret() {
 			t.Error("the Secret is not back")
@@ -151,16 +151,16 @@ func TestRefusedDeletionOfTheSecretIsRepeatedWithAPause(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.refuseDrop = errNoAnswer
 		f.passes(3, 1)
-		if f.wantRunners(1); !f.state().Creations.Allowed(time.Now()) {
+		if f.wantRunners(1); !f.controller.MemoryOf(f.set()).Creations.Allowed(time.Now()) {
 			t.Error("it keeps runners from being created")
 		}
 		f.refuseDrop = nil
-		controllertest.Elapse(reportInterval) // after which the status no longer changes
+		controllertest.Elapse(reportPeriod) // after which the status no longer changes
 		f.reconcile()
-		if requeueAfter, want := f.reconcile().RequeueAfter, proxyReapplyInterval-reportInterval; requeueAfter != want {
+		if requeueAfter, want := f.reconcile().RequeueAfter, proxyPeriod-reportPeriod; requeueAfter != want {
 			t.Errorf("again in %s, want %s", requeueAfter, want)
 		}
-		controllertest.Elapse(proxyReapplyInterval)
+		controllertest.Elapse(proxyPeriod)
 		f.passes(3, 1)
 	}, newSet(1))
 }
@@ -176,7 +176,7 @@ func TestProxySecretIsNotRestoredInANamespaceThatIsBeingDeleted(t *testing.T) {
 		if err := f.api.Delete(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		controllertest.Elapse(proxyReapplyInterval)
+		controllertest.Elapse(proxyPeriod)
 		f.reconcile()
 		if f.hasProxySecret() {
 			t.Error("the Secret is written again")

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	eventsv1 "k8s.io/api/events/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
@@ -83,7 +83,7 @@ func (f *fixture) rerunEvents() (notes []string) {
 		f.Fatal(err)
 	}
 	for _, event := range events.Items {
-		if event.Reason == reasonJobRerun && event.Regarding.Name == setKey.Name && event.Related != nil {
+		if event.Reason == "JobRerun" && event.Regarding.Name == setKey.Name && event.Related != nil {
 			notes = append(notes, event.Note)
 		}
 	}
@@ -100,15 +100,15 @@ func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse e
 	origin.Spec.Feedback = wanted
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
-		f.controller.options.Budget = &feedback.Budget{}
+		var run *endedRun
+		f.configure(func(o *ephemeralrunnerset.Options) {
+			o.Budget = &feedback.Budget{}
+			o.REST = func(context.Context, credentials.Reference) (*rest.Client, error) { return rest.New(run), nil }
+		})
 		f.settle()
 		f.bringUp()
 		f.settle()
-		run := &endedRun{fixture: f, runner: f.runners()[0].Name, refuse: refuse}
-		f.controller.options.REST = func(context.Context, credentials.Reference) (*rest.Client,
-			error) {
-			return rest.New(run), nil
-		}
+		run = &endedRun{fixture: f, runner: f.runners()[0].Name, refuse: refuse}
 		f.lose("Evicted", f.runners()[0])
 		for pass := range 60 {
 			if restarted && pass%4 == 3 {
@@ -156,9 +156,8 @@ func TestWhatIsNotRunAgainIsTold(t *testing.T) {
 				run.Errorf("the Events lack %q: %s", part, events)
 			}
 		}
-		name := run.state().scaleSet
-		if got := testutil.ToFloat64(jobsRerun.WithLabelValues(name.Name, name.Namespace,
-			string(v1alpha1.RerunGivenUp))); got < 1 {
+		if got := controllertest.Value(run, "gha_controller_jobs_rerun_total",
+			labelsOf(setKey, "result", string(v1alpha1.RerunGivenUp))); got < 1 {
 			run.Errorf("%v are counted", got)
 		}
 	})

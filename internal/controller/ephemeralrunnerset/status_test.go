@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"testing"
@@ -24,12 +24,12 @@ func TestANewGenerationAloneWaits(t *testing.T) {
 		if err := f.api.Update(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
-		if again := f.reconcile().RequeueAfter; f.requests[statusPatches] != before || again <= 0 || again > pace.Echo {
+		if again := f.reconcile().RequeueAfter; f.requests[statusPatches] != before || again <= 0 || again > echoPeriod {
 			t.Fatalf("%d writes, and the next pass after %s; want none, and one within %s",
 				f.requests[statusPatches]-before,
-				again, pace.Echo)
+				again, echoPeriod)
 		}
-		controllertest.Elapse(pace.Echo)
+		controllertest.Elapse(echoPeriod)
 		f.reconcile()
 		if got := f.set().Status.ObservedGeneration; got != set.Generation || f.requests[statusPatches] != before+1 {
 			t.Errorf("observedGeneration %d after %d writes, want %d after one", got, f.requests[statusPatches]-before,

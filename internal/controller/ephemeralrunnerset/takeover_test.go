@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -17,8 +17,7 @@ import (
 // takeOver replaces the controller by one that knows nothing and sees no runner.
 func (f *fixture) takeOver() {
 	f.Helper()
-	f.controller = NewController(f.controller.options)
-	f.watch = controllertest.RunnerWatch{Handler: f.controller.RunnerEvents()}
+	f.restart()
 	f.late = true
 }
 

@@ -1,4 +1,4 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
 	"errors"
@@ -117,7 +117,7 @@ func TestDeletedSetComesBackToLookForRunners(t *testing.T) {
 		f.refuseList = apierrors.NewForbidden(runnersGroup, "", errors.New("no list"))
 		f.passesFor(2 * expectationTimeout)
 		f.refuseList = nil
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		if after := f.reconcile().RequeueAfter; after == 0 || after > expectationTimeout {
 			t.Errorf("the set is reconciled again after %s, want the next look", after)
 		}
@@ -138,7 +138,7 @@ func TestDeletedSetWaitsForRunnersThatTheWatchNeverShows(t *testing.T) {
 		f.wantDegraded(v1alpha1.ReasonRunnersUnseen)
 		f.late = false
 		f.reconcile()
-		controllertest.Elapse(reportInterval)
+		controllertest.Elapse(reportPeriod)
 		f.reconcile()
 		f.wantDegraded("RunnersSeen")
 		f.finishAll()

@@ -1,16 +1,21 @@
-package ephemeralrunnerset
+package ephemeralrunnerset_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 )
 
@@ -19,13 +24,6 @@ func withOwner(kind, name string, uid types.UID) func(*v1alpha1.EphemeralRunner)
 	return func(r *v1alpha1.EphemeralRunner) {
 		r.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: new(true)}}
 	}
-}
-
-func names(runners []*roster.Runner) (all []string) {
-	for _, r := range runners {
-		all = append(all, r.Name)
-	}
-	return all
 }
 
 // A set is enqueued only for changes that may affect a decision.
@@ -57,7 +55,7 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 			for _, change := range test.before {
 				change(&r)
 			}
-			watch := controllertest.RunnerWatch{Handler: NewController(Options{Clock: clock.RealClock{}}).
+			watch := controllertest.RunnerWatch{Handler: ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).
 				RunnerEvents()}
 			watch.Show(t.Context(), []v1alpha1.EphemeralRunner{*r.DeepCopy()})
 			test.change(&r)
@@ -73,45 +71,70 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 }
 
 // The watch was broken while a runner changed and was deleted: the event that follows has the state that the watch saw
-// last.
+// last. The runner is neither counted nor expected any more: another one takes its place.
 func TestRunnerWhoseDeletionWasMissedIsForgotten(t *testing.T) {
-	c, set, runners := populate(2)
-	c.MemoryOf(set).Creations.Expect(runners[0].Name)
-	queue := &controllertest.Queue{}
-	last := runners[0].DeepCopy()
-	last.OwnerReferences, last.UID = nil, "former"
-	c.RunnerEvents().Delete(t.Context(), event.DeleteEvent{Object: last, DeleteStateUnknown: true}, queue)
-	if got := names(c.roster.Of(set.UID)); !slices.Equal(got, []string{runners[1].Name}) || len(queue.Requests) != 1 {
-		t.Errorf("left: %v, and %d sets enqueued; want the other runner, and one", got, len(queue.Requests))
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.watch.Show(t.Context(), f.runners()) // no pass has seen them
+		f.late = true
+		runner, queue := f.runners()[0], &controllertest.Queue{}
+		last := runner.DeepCopy()
+		last.OwnerReferences, last.UID = nil, "former"
+		runner.Finalizers = nil
+		if err := errors.Join(f.api.Update(t.Context(), &runner), f.api.Delete(t.Context(), &runner)); err != nil {
+			t.Fatal(err)
+		}
+		f.controller.RunnerEvents().Delete(t.Context(), event.DeleteEvent{Object: last, DeleteStateUnknown: true}, queue)
+		if len(queue.Requests) != 1 {
+			t.Errorf("%d sets enqueued, want one", len(queue.Requests))
+		}
+		f.reconcile()
+		if f.wantRunners(2); f.requests["create"] != 3 {
+			t.Errorf("%d runners were created, want one for each and one for that which is gone", f.requests["create"])
+		}
+	}, newSet(2))
+}
+
+// replaceBy replaces the set by another one of its name, between two passes.
+func (f *fixture) replaceBy(another *v1alpha1.EphemeralRunnerSet) error {
+	former := f.set()
+	former.Finalizers = nil
+	if err := f.api.Update(f.Context(), former); err != nil {
+		return err
 	}
-	if len(c.MemoryOf(set).Creations.Pending()) > 0 {
-		t.Error("it is expected still")
-	}
+	err := client.IgnoreNotFound(f.api.Delete(f.Context(), former))
+	err = errors.Join(err, f.api.Create(f.Context(), another)) // which gives it a UID of its own
+	controllertest.Origin(another)
+	return errors.Join(err, f.api.Update(f.Context(), another))
 }
 
 // Runners of a deleted set do not belong to a set that was recreated under its name.
 func TestNamesakeHasNoneOfTheFormerSetsRunners(t *testing.T) {
-	c, set, _ := populate(2)
-	if former, namesake := len(c.roster.Of(set.UID)), len(c.roster.Of("namesake")); former != 2 || namesake != 0 {
-		t.Errorf("the former set has %d runners, its namesake %d; want 2 and none", former, namesake)
-	}
+	inBubble(t, func(f *fixture) {
+		f.reconcile()
+		f.reconcile()
+		f.wantRunners(2)
+		if err := f.replaceBy(newSet(2)); err != nil {
+			t.Fatal(err)
+		}
+		f.reconcile()
+		f.wantRunners(4)
+	}, newSet(2))
 }
 
 // A runner is seen between the moments at which a pass reads the roster and the expectations: it must count as one.
 func TestRunnerThatIsSeenDuringAPassCountsOnce(t *testing.T) {
-	c, set, runners := NewController(Options{Clock: clock.RealClock{}}), newSet(1), many(1)
-	s := c.MemoryOf(set)
-	s.Creations.Expect(runners[0].Name)
-	before := c.roster.Of(set.UID)
-	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
-	watch.Show(t.Context(), runners)
-	s.Creations.Observe(before)
-	if got := len(before) + s.Creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
+	seen, expected, runner := roster.New(), creations.New(clock.RealClock{}), &many(1)[0]
+	expected.Expect(runner.Name)
+	before := seen.Of("set-uid")
+	seen.Put(client.ObjectKeyFromObject(runner), roster.OwnerOf(runner), roster.Of(runner))
+	expected.Observe(before)
+	if got := len(before) + expected.Unseen(time.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the pass during which it was seen, want 1", got)
 	}
-	after := c.roster.Of(set.UID)
-	s.Creations.Observe(after)
-	if got := len(after) + s.Creations.Unseen(c.options.Clock.Now()).Expected; got != 1 {
+	after := seen.Of("set-uid")
+	expected.Observe(after)
+	if got := len(after) + expected.Unseen(time.Now()).Expected; got != 1 {
 		t.Errorf("%d runners in the next pass, want 1", got)
 	}
 }
