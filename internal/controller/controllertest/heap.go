@@ -10,12 +10,12 @@ import (
 func WantNothingLeft(t testing.TB, round func(i int)) {
 	t.Helper()
 	const rounds, most = 10_000, 10_000 * 10 // bytes
-	heap := func() int64 {
+	heap := func() uint64 {
 		runtime.GC()
 		runtime.GC() // the first one leaves what sync.Pool has for another round
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc)
+		return stats.HeapAlloc
 	}
 	for i := range rounds {
 		round(i) // until everything has the room that it needs
@@ -24,9 +24,9 @@ func WantNothingLeft(t testing.TB, round func(i int)) {
 	for i := range rounds {
 		round(rounds + i)
 	}
-	grown := heap() - before
+	after := heap()
 	runtime.KeepAlive(round) // and so what it remembers in
-	if grown > most {
-		t.Errorf("%d bytes are left of %d rounds", grown, rounds)
+	if after > before+most {
+		t.Errorf("%d bytes are left of %d rounds", after-before, rounds)
 	}
 }

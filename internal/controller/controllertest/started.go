@@ -75,7 +75,7 @@ func (s *Started) Stop() {
 	s.running.Wait()
 }
 
-// Added, Updated and Deleted show an object as its watch would.
+// Added shows an object as its watch would.
 func (s *Started) Added(object client.Object) {
 	if informer, err := s.cache.FakeInformerFor(s.t.Context(), object); err == nil {
 		informer.Add(object)
@@ -83,7 +83,7 @@ func (s *Started) Added(object client.Object) {
 	synctest.Wait()
 }
 
-// Updated is described at Added.
+// Updated shows a change of an object as its watch would.
 func (s *Started) Updated(before, after client.Object) {
 	if informer, err := s.cache.FakeInformerFor(s.t.Context(), after); err == nil {
 		informer.Update(before, after)
@@ -91,7 +91,7 @@ func (s *Started) Updated(before, after client.Object) {
 	synctest.Wait()
 }
 
-// Deleted is described at Added.
+// Deleted shows the end of an object as its watch would.
 func (s *Started) Deleted(last client.Object) {
 	if informer, err := s.cache.FakeInformerFor(s.t.Context(), last); err == nil {
 		informer.Delete(last)

@@ -14,10 +14,10 @@ import (
 
 // Pods and their states, as the tests name them.
 var (
-	noon, running                   = runnerpods.Noon, runnerpods.Running
-	podWith, deletedAt, unscheduled = runnerpods.With, runnerpods.DeletedAt, runnerpods.Unscheduled
-	exited, unstarted, waitingFor   = runnerpods.Exited, runnerpods.Unstarted, runnerpods.WaitingFor
-	initWaits                       = runnerpods.InitWaits
+	noon, running                 = runnerpods.Noon, runnerpods.Running
+	podWith, unscheduled          = runnerpods.With, runnerpods.Unscheduled
+	exited, unstarted, waitingFor = runnerpods.Exited, runnerpods.Unstarted, runnerpods.WaitingFor
+	initWaits                     = runnerpods.InitWaits
 )
 
 // Keys of the Secret that holds a runner's registration.
