@@ -198,7 +198,8 @@ func TestReferenceOfAListenerIsInTheSetsNamespace(t *testing.T) {
 		f.settle()
 		f.settle()
 		slices.Sort(sent)
-		if diff := cmp.Diff([]string{"arc-runners/github to " + former}, slices.Compact(sent)); diff != "" || len(f.github.Sets[former]) > 0 {
+		if diff := cmp.Diff([]string{"arc-runners/github to " + former}, slices.Compact(sent)); diff != "" ||
+			len(f.github.Sets[former]) > 0 {
 			t.Errorf("references (-want +got):\n%s\nleft there: %+v", diff, f.github.Sets[former])
 		}
 	})

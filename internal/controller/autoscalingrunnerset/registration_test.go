@@ -41,10 +41,10 @@ func TestGitHubIsAskedAgain(t *testing.T) {
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "large" })
 		}, 0, 0},
 		"rate limited": {func(f *fixture) {
-			f.github.Fail(&actions.RateLimitedError{Until: time.Now().Add(10 * time.Minute), Err: errors.New("429")})
+			f.github.Fail(&actions.RateLimitedError{Until: time.Now().Add(3 * time.Minute), Err: errors.New("429")})
 			f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerGroup = "large" })
 			f.reconcile()
-		}, 10*time.Minute - time.Second, 10*time.Minute + time.Second},
+		}, 3*time.Minute - time.Second, 3*time.Minute + time.Second},
 		"listener misses it": {func(f *fixture) {
 			f.reconcile() // records the registration
 			f.reconcile() // makes the runner set
@@ -134,6 +134,7 @@ func TestSetsDoNotAskTogether(t *testing.T) {
 		inBubble(t, func(f *fixture) {
 			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.UID = uid }))
 			f.reconcile()
+			controllertest.Elapse(checkInterval*9/10 - time.Second)
 			seen[f.nextCall(time.Hour)] = true
 		})
 	}

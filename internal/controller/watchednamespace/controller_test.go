@@ -49,7 +49,8 @@ type bindings struct {
 }
 
 func (b bindings) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	options = append(options, client.InNamespace(watched), client.MatchingLabelsSelector{Selector: watchednamespace.Selector("system")})
+	options = append(options, client.InNamespace(watched),
+		client.MatchingLabelsSelector{Selector: watchednamespace.Selector("system")})
 	return b.reader.List(ctx, list, options...)
 }
 
@@ -75,8 +76,9 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Patch(ctx, object, patch, options...)
 		},
 	}).Build()
-	f.controller = watchednamespace.NewController(watchednamespace.Options{Client: f.client, Bindings: bindings{reader: f.client},
-		Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Namespace: watched})
+	f.controller = watchednamespace.NewController(watchednamespace.Options{Client: f.client,
+		Bindings: bindings{reader: f.client},
+		Clock:    clocktesting.NewFakePassiveClock(time.Unix(0, 0)), Namespace: watched})
 	return f
 }
 

@@ -354,7 +354,8 @@ func TestWhatToDoIsToldOnce(t *testing.T) {
 	s := healthy(condition(v1alpha1.ConditionScaleSetRegistered, no, v1alpha1.ReasonRunnerGroupNotFound))
 	registered := meta.FindStatusCondition(s.Sets[0].Status.Conditions, v1alpha1.ConditionScaleSetRegistered)
 	registered.Message = "no such group; " + advice
-	if findings := diagnosis.Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" || findings[0].Fix != advice {
+	if findings := diagnosis.Diagnose(s); len(findings) != 1 || findings[0].Message != "no such group" ||
+		findings[0].Fix != advice {
 		t.Errorf("found %+v, want %q told once", findings, advice)
 	}
 }
@@ -370,7 +371,8 @@ func TestAConditionAddsNothingToThePodsOwnReason(t *testing.T) {
 
 // If the Secret is missing, the doctor doesn't advise to wait for GitHub.
 func TestWithoutCredentialsGitHubIsNotWaitedFor(t *testing.T) {
-	findings := diagnosis.Diagnose(healthy(condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonCredentialsMissing),
+	findings := diagnosis.Diagnose(healthy(
+		condition(v1alpha1.ConditionCredentialsValid, no, v1alpha1.ReasonCredentialsMissing),
 		condition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionUnknown, "Registering")))
 	if len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonCredentialsMissing {
 		t.Errorf("found %+v, want the credentials alone", findings)

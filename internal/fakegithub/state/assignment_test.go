@@ -87,7 +87,8 @@ func TestMatching(t *testing.T) {
 // What a deleted scale set had not started yet goes to another set that fits.
 func TestDeletedScaleSetGivesItsJobsBack(t *testing.T) {
 	b := newBench(t, state.Config{})
-	jobs := b.QueueJobs(start, state.JobSpec{Labels: []string{"linux"}, Duration: time.Hour}, state.JobSpec{Labels: []string{"linux"}})
+	jobs := b.QueueJobs(start, state.JobSpec{Labels: []string{"linux"}, Duration: time.Hour},
+		state.JobSpec{Labels: []string{"linux"}})
 	b.events(0)
 	b.runner(0, "runner-1")
 	if err := b.DeleteScaleSet(start, b.set.Scope, b.set.ID, true); err != nil {

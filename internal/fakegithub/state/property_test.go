@@ -69,7 +69,8 @@ func (w *world) step() {
 	switch n := w.rng.IntN(100); {
 	case n < 3:
 		name := fmt.Sprintf("set-%d", w.rng.IntN(4))
-		_, _ = w.s.CreateScaleSet(w.now, w.scope, state.ScaleSetSpec{Name: name, Labels: []state.Label{{Name: name}, {Name: "any"}}})
+		_, _ = w.s.CreateScaleSet(w.now, w.scope, state.ScaleSetSpec{Name: name,
+			Labels: []state.Label{{Name: name}, {Name: "any"}}})
 	case n < 15:
 		label := []string{"any", "set-0", "set-1", "nobody"}[w.rng.IntN(4)]
 		specs := make([]state.JobSpec, w.rng.IntN(70))
