@@ -290,8 +290,7 @@ func TestStatusIsWrittenOnceASecond(t *testing.T) {
 		}
 		controllertest.Elapse(reportPeriod)
 		f.reconcile()
-		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 ||
-			got.CurrentReplicas != 2 {
+		if got := f.set().Status; f.requests[patches] != 2 || got.RunningEphemeralRunners != 2 || got.CurrentReplicas != 2 {
 			t.Errorf("%d writes, status %+v; want 2 writes, 2 running", f.requests[patches], got)
 		}
 		controllertest.Elapse(time.Minute)

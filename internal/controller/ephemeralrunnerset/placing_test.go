@@ -323,7 +323,7 @@ func TestADrainedSetHasNoRoom(t *testing.T) {
 			t.Error("an event without news brings a pass")
 		}
 		started.Updated(origin, drained)
-		if due, any := started.Next(); !any || due != setKey {
+		if set, due := started.Next(); !due || set != setKey {
 			t.Error("the annotation brings no pass")
 		}
 		controllertest.Elapse(time.Second)
