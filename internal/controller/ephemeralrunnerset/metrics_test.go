@@ -216,9 +216,10 @@ func TestUnknownReasonsShareASeries(t *testing.T) {
 	publishes(t, func(f *fixture) {
 		defer setmetrics.Delete(forged)
 		f.reconcile()
+		fails := f.runners()[0].Name // one that replaces it may come before it
 		for i := range 50 {
-			for j, r := range f.runners() {
-				if r.Status.Reason = fmt.Sprint("Forged", i); j == 0 {
+			for _, r := range f.runners() {
+				if r.Status.Reason = fmt.Sprint("Forged", i); r.Name == fails {
 					r.Status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
 				}
 				if err := f.api.Status().Update(t.Context(), &r); err != nil {
