@@ -93,6 +93,7 @@ type scenario struct {
 	numbers  effective.Numbers
 	planned  v1alpha1.PlannedCapacity
 	unserved bool
+	reruns   bool
 	out      creations.Unseen
 	made     int
 }
@@ -116,6 +117,9 @@ func (s *scenario) want() scaling.Demand {
 	want := scaling.DemandOf(&s.spec).Within(s.numbers, &s.planned)
 	if s.unserved {
 		want = want.Unserved()
+	}
+	if s.reruns {
+		want = want.RerunsLost()
 	}
 	return want
 }
