@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	machinery "k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -191,5 +192,21 @@ func (i *informers) GetInformer(
 ) (cache.Informer, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.FakeInformers.GetInformer(ctx, object, options...)
+	found, err := i.FakeInformers.GetInformer(ctx, object, options...)
+	return &informer{Informer: found, mu: &i.mu}, err
+}
+
+// informer gets its handlers from several sources at the same time.
+type informer struct {
+	cache.Informer
+	mu *sync.Mutex
+}
+
+// AddEventHandlerWithOptions implements the informer's method, the only one by which sources add handlers.
+func (i *informer) AddEventHandlerWithOptions(
+	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.Informer.AddEventHandlerWithOptions(handler, options)
 }
