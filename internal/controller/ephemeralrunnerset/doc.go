@@ -15,7 +15,7 @@
 //   - creations: runners that were requested. One counts immediately, before the watch shows it and even if the request
 //     got no answer. If the watch doesn't show it in time, the API server is asked (unseen.go).
 //   - departures: nodes that are about to go away. Runners without a job leave them.
-//   - jobpods: the pods of container hooks that can't run.
+//   - jobpods: the pods of jobs that can't run.
 //   - leases: who uses the claims of the scale set. Which claim a new runner gets is decided in internal/volumeclaims
 //     (claims.go).
 //
