@@ -14,9 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationVouched has a hash of each record of a scale set that is to be deleted. Who may write only the status must
-// not choose what is deleted, or where credentials are sent: a record counts if the metadata vouches for it. Who may
-// write that may as well change the spec.
+// annotationVouched has a hash of each record of a scale set that is to be deleted. Whoever may write only the status
+// must not choose what is deleted, or where credentials are sent: a record counts if the metadata vouches for it.
+// Whoever may write the metadata may as well change the spec.
 const annotationVouched = "actions.github.com/leaving-registrations"
 
 // maxReferenceSize limits what a record says of how GitHub was reached, in bytes, as the CRD does in characters: a list
@@ -57,7 +57,7 @@ func RecordsOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 	return records
 }
 
-// digest identifies a scale set that is to be deleted, and how.
+// digest identifies a scale set that is to be deleted, whose it was, and the way to reach it.
 func digest(r *Record) string {
 	return kube.Hash(struct {
 		UID          string

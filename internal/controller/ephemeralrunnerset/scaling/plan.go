@@ -42,7 +42,7 @@ type Plan struct {
 	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
 	jobsWaitSince time.Time
 	doubt         figures.Doubt
-	// wanted is the number of runners that there are to be, without those that are kept because of the doubt.
+	// wanted is the number of runners that there are to be. kept is the number of others that stay because of the doubt.
 	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
 	decided map[*roster.Runner]Action

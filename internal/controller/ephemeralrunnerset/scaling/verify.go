@@ -150,8 +150,8 @@ func (h *History) ask(p *Plan, r *roster.Runner, question Action, last time.Time
 	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.questionsAllowedAt(r)))
 }
 
-// questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got
-// no answer or GitHub limits all of them.
+// questionsAllowedAt returns the time before which nothing may be asked about the runner, because the last question
+// about it got no answer or GitHub limits all of them.
 func (h *History) questionsAllowedAt(r *roster.Runner) time.Time {
 	return kube.LaterOf(h.historyOf(r).RetryAt, h.limitedUntil)
 }
