@@ -21,7 +21,7 @@ import (
 )
 
 // Started is a controller that a manager has started in a bubble, with its own queue and workers. The test shows it
-// what its watches would, and says when a pass may begin.
+// objects as its watches would, and says when a pass may begin.
 type Started struct {
 	t       testing.TB
 	cache   *informers
@@ -119,8 +119,8 @@ func (s *Started) Free(stuck string) {
 type startedKey struct{}
 
 // AwaitTurn waits until the pass of an object may go on. Passes that a test runs itself need not wait. A pass whose
-// controller is stopped ends here, and its worker with it: one that asked for more work could miss that the queue is
-// shut down, for which the queue would wait.
+// controller is stopped ends here, and its worker with it: a worker that asked for more work could miss that the queue
+// is shut down, and the queue would wait for it.
 func AwaitTurn(ctx context.Context, object client.ObjectKey) {
 	s, ofAWorker := ctx.Value(startedKey{}).(*Started)
 	if !ofAWorker {
@@ -148,7 +148,7 @@ func (s *Started) isStopped() bool {
 	}
 }
 
-// starter is what a controller needs of its manager to be set up.
+// starter is the part of a manager that a controller needs to be set up.
 type starter struct {
 	manager.Manager // nil: nothing else is called
 	cache           *informers
@@ -166,7 +166,7 @@ func (m *starter) GetControllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: new(true)} // a test has several of one name
 }
 
-// Elected is closed once another manager leads no more: from the beginning.
+// Elected is closed when no other manager leads any more: from the beginning.
 func (m *starter) Elected() <-chan struct{} {
 	elected := make(chan struct{})
 	close(elected)
