@@ -32,7 +32,7 @@ var (
 	errNoDryRun = apierrors.NewBadRequest(`admission webhook "w.example" does not support dry run`)
 )
 
-// admission plays how an API server answers dry runs of pods.
+// admission plays an API server that answers dry runs of pods.
 type admission struct {
 	answer error
 	takes  time.Duration

@@ -131,9 +131,8 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.reconciler.Reconcile(ctx, request)
 }
 
-// step returns the step of a rule with what every pass of a runner does around it: before the step, the job is written
-// on the pod, because that protects the job. The runner is reconciled again when its pod must be treated as lost, at
-// the latest.
+// step returns a rule's step with what every pass of a runner does around it: before it, the job is written on the pod,
+// because that protects the job. The runner is reconciled again when its pod must be treated as lost, at the latest.
 func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
 	return func(ctx context.Context, w *world) error {
 		markErr := c.markJob(ctx, w)
@@ -183,9 +182,8 @@ func (w *world) podLostAt() time.Time {
 	return time.Time{}
 }
 
-// begin remembers, in the first pass, the time at which this manager took over and the runners that existed by then.
-// Another manager may have registered those runners, even if they are dated later, by the API server's clock, than the
-// takeover is by ours.
+// begin remembers, in the first pass, when this manager took over and which runners existed by then. Another manager
+// may have registered these, even if the API server's clock dates them later than ours dates the takeover.
 func (c *Controller) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,9 +202,8 @@ func (c *Controller) begin(ctx context.Context) error {
 }
 
 // remember returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from the status
-// if it may be outdated there: while a runner waits for a pod, another registration may have been requested and its
-// answer lost. Nobody knows whether a JIT config left by another manager was used, so such a runner is registered
-// again.
+// if that may be outdated: while a runner waits for a pod, another registration may have been requested and its answer
+// lost. Nobody knows whether a JIT config left by another manager was used: such a runner is registered again.
 func remember(runner *v1alpha1.EphemeralRunner) *memory {
 	m := &memory{waited: runner.Status.HadJob()}
 	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {

@@ -32,7 +32,7 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
-// How long things take that other rooms decide, for tests that let the time pass.
+// Durations that other rooms decide, for tests that let the time pass.
 const (
 	// for which a slot is held
 	settleGrace, heldTimeout = 3 * time.Second, 15 * time.Minute
