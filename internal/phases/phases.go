@@ -173,8 +173,8 @@ func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
 	return waits
 }
 
-// Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS since 1970, with
-// spaces between them.
+// Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS
+// since 1970, with spaces between them.
 func Text(p *v1alpha1.RunnerPhases) string {
 	var words []string
 	for _, reached := range All(p) {

@@ -26,7 +26,8 @@ import (
 
 var (
 	errPodSecurity = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "set-runner-check",
-		errors.New(`violates PodSecurity "baseline:latest": privileged (container "dind" must not set securityContext.privileged=true)`))
+		errors.New(`violates PodSecurity "baseline:latest": privileged (container "dind" `+
+			`must not set securityContext.privileged=true)`))
 	errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "set-runner-check",
 		errors.New("exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"))
 	errNoDryRun = apierrors.NewBadRequest(`admission webhook "w.example" does not support dry run`)

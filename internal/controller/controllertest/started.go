@@ -36,7 +36,9 @@ type Started struct {
 }
 
 // Start starts a controller until the test has ended, or Stop. Its client must call AwaitTurn first in each pass.
-func Start(t testing.TB, controller interface{ SetupWithManager(ctrl.Manager) error }, scheme *machinery.Scheme) *Started {
+func Start(
+	t testing.TB, controller interface{ SetupWithManager(ctrl.Manager) error }, scheme *machinery.Scheme,
+) *Started {
 	t.Helper()
 	s := &Started{t: t, cache: &informers{FakeInformers: informertest.FakeInformers{Scheme: scheme}},
 		stopped: make(chan struct{}), passes: make(chan client.ObjectKey), free: make(chan struct{})}

@@ -125,7 +125,8 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
-			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet, ephemeralrunnerset.ScaleSetOfClaim).
+			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet,
+				ephemeralrunnerset.ScaleSetOfClaim).
 			WithIndex(&corev1.Event{}, "reason",
 				func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
 			WithInterceptorFuncs(f.interceptors()).Build()

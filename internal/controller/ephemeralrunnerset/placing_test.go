@@ -368,6 +368,6 @@ func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
 			t.Errorf("%d requests of a set whose room follows no pod", got)
 		}
 	}, newSet(0))
-	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
-		event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
+	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().
+		Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
 }
