@@ -1,6 +1,6 @@
-// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and until when. It
-// is pure: the numbers follow from the schedules and the moment alone, so a manager that starts within a window finds
-// it open.
+// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and when that ends.
+// It is pure: the numbers follow from the schedules and the moment alone, so a manager that starts within a window
+// finds it open.
 package schedules
 
 import (

@@ -64,7 +64,7 @@ type memory struct {
 	finalizersRemoved bool           // of the EphemeralRunner object
 
 	waiting  *waiting  // nil if no pod is waiting to run
-	waited   bool      // how long its job waited is measured
+	waited   bool      // the wait of its job is measured
 	deniedAt time.Time // when a policy or webhook last denied patching the pod
 	busy     bool      // GitHub has refused to remove the registration because of a job
 
@@ -248,7 +248,7 @@ func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
 	return reconcile.IsStale(runner, m.writtenVersion)
 }
 
-// see remembers which pod exists, and since when it is being deleted.
+// see remembers which pod exists, and the time since which it is being deleted.
 func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	if pod != nil && l.uid != pod.UID {
 		*l = lastPod{uid: pod.UID}

@@ -140,7 +140,7 @@ func (m *checkMemory) keepLately(told map[feedback.Key]*toldCheck, now time.Time
 	m.told = told
 }
 
-// story returns what there is to tell, nil if nobody wants to be told and nothing is to be brought to its end.
+// story returns the story to tell, nil if nobody wants to be told and no check run is to be brought to its end.
 func (c *Controller) story(ctx context.Context, w *world) (*feedback.Story, error) {
 	story := &feedback.Story{ScaleSet: w.Memory.scaleSet.Name, Told: w.Object.Status.Checks}
 	wanted := !w.deleting() && w.origin.Spec.Feedback != nil && w.origin.Spec.Feedback.Checks

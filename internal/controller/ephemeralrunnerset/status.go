@@ -39,9 +39,9 @@ const (
 )
 
 // report says what was seen and decided, in the status and by metrics. The counts stay correct while the set drains:
-// its AutoscalingRunnerSet shows how many runners it is waiting for, and lets the set that replaces this one use the
-// room of runners that are gone. The metrics then belong to that set. The pass fails, too, if the API server did not
-// say which runners exist.
+// its AutoscalingRunnerSet shows the number of runners it is waiting for, and lets the set that replaces this one use
+// the room of runners that are gone. The metrics then belong to that set. The pass fails, too, if the API server did
+// not say which runners exist.
 func (c *Controller) report(ctx context.Context, w *world) error {
 	set, m := w.Object, w.Memory
 	before := set.DeepCopy()

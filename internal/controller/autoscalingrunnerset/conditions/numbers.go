@@ -91,7 +91,7 @@ func (f *Findings) mostRunners() string {
 	return fmt.Sprintf("maxRunners of %d", room)
 }
 
-// until says until when the numbers hold, if a schedule may change them.
+// until names the time until which the numbers hold, if a schedule may change them.
 func until(n *effective.Numbers) string {
 	if n.Until.IsZero() {
 		return ""
@@ -102,8 +102,8 @@ func until(n *effective.Numbers) string {
 // maxRefusalsTold limits the refused schedules that a message quotes.
 const maxRefusalsTold = 3
 
-// schedulesCondition says which schedules can't be followed and, if all can, which are open until when. It returns nil
-// for a set that has never had any.
+// schedulesCondition says which schedules can't be followed and, if all can, which are open, and until what time. It
+// returns nil for a set that has never had any.
 func schedulesCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionSchedulesAccepted
 	n := &f.Numbers
@@ -129,7 +129,7 @@ func schedulesCondition(f *Findings) *metav1.Condition {
 	return new(report.True(conditionType, "ScheduleOpen", windows(n)))
 }
 
-// windows says which schedules are open, which numbers are in force, and until when.
+// windows names the open schedules, the numbers in force, and the time until which they are.
 func windows(n *effective.Numbers) string {
 	most := "no maxRunners"
 	if n.Limited() {

@@ -113,8 +113,8 @@ func newlyMissed(set *v1alpha1.AutoscalingRunnerSet, read *Budgets, now time.Tim
 		!meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionRunnersUnprotected)
 }
 
-// list returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any
-// number, of up to 1.5 MB each.
+// list reads the first budgets of a namespace, and returns what is kept of them. Anybody with rights there may create
+// any number, of up to 1.5 MB each.
 func (r *Reader) list(ctx context.Context, namespace string) (read Budgets) {
 	page := policyv1.PodDisruptionBudgetList{}
 	for range mostPages {

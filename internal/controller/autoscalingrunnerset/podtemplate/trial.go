@@ -243,7 +243,7 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 	return nil
 }
 
-// rememberRefused remembers since when runners of the template have been refused without one being admitted.
+// rememberRefused remembers the time since which runners of the template have been refused without one being admitted.
 func (m *Memory) rememberRefused(runners []v1alpha1.EphemeralRunner, template string, now time.Time) {
 	var oldest *v1alpha1.EphemeralRunner
 	for i := range runners {

@@ -48,8 +48,8 @@ const (
 // those that its plan repeats, and may then begin, end and settle creations.
 type Memory struct {
 	clock clock.PassiveClock
-	// expected has the requested names, and when each was remembered. The watch's handler removes names from it, too,
-	// and so it has a lock.
+	// expected has the requested names, and the time at which each was remembered. The watch's handler removes names from
+	// it, too, and so it has a lock.
 	mu       sync.Mutex
 	expected map[string]time.Time
 	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that
@@ -113,7 +113,7 @@ func (c *Memory) Drop(name string) {
 	delete(c.expected, name)
 }
 
-// Pending returns the names that are still expected and when each was remembered.
+// Pending returns the names that are still expected, and the time at which each was remembered.
 func (c *Memory) Pending() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -114,8 +114,8 @@ func (s *Set) count(seen Seen, pods map[types.UID]placement.Pod) {
 // refusals are the reasons of runners for which the API server refuses the pod, or the claim that the pod needs.
 var refusals = []string{v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonVolumeClaimRefused}
 
-// rememberRefusal remembers since when pods have been refused, or have had no claim, and the reason. The oldest runner
-// gives the reason, which then stays while any runner has it.
+// rememberRefusal remembers the time since which pods have been refused, or have had no claim, and the reason. The
+// oldest runner gives the reason, which then stays while any runner has it.
 func (s *Set) rememberRefusal(seen Seen) {
 	var found []string
 	for _, r := range seen.Runners {
