@@ -1,6 +1,6 @@
 // Package turns bounds the number of working listeners that are replaced at a time. An upgrade of the controller
 // replaces all of them: together they would all be deaf at the same time, and ask GitHub for more tokens than it gives
-// in a minute. A new process begins without turns.
+// in a minute. A new process begins with all turns free.
 package turns
 
 import (

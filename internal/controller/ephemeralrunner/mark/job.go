@@ -237,7 +237,7 @@ func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
 	return (protected + time.Second - 1).Truncate(time.Second).String()
 }
 
-// refusedUntil returns the time before which the runner's pod must not be patched; it is in the past if nothing was
+// refusedUntil returns the time before which the runner's pod must not be patched; it has passed if nothing was
 // refused.
 func (m *Marker) refusedUntil(j *Job) time.Time {
 	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedBackoff))
@@ -250,8 +250,8 @@ type forbidding struct {
 	told         bool
 }
 
-// forbiddenUntil returns the time before which no pod of the namespace must be patched; it is in the past if that was
-// not forbidden.
+// forbiddenUntil returns the time before which no pod of the namespace must be patched; it has passed if that was not
+// forbidden.
 func (m *Marker) forbiddenUntil(namespace string) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package jobpods holds the pods of jobs that can't run, each with its reason. Container hooks create these pods.
+// Package jobpods holds pods of jobs, which container hooks create, as long as they can't run, each with the reason.
 package jobpods
 
 import (
