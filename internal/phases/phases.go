@@ -1,6 +1,7 @@
-// Package phases tells how long a job waited, and for what. Its phases are reached one after the other: the job is queued and assigned
-// by GitHub; its runner is created, registered, placed on a node, has its image pulled and its container up; and the job is started. The
-// package is pure: it reads times from objects that have them, and knows the form in which a runner's pod carries them to the job's log.
+// Package phases tells the phases of a job's wait, and the time that each took. The phases are reached one after the
+// other: the job is queued and assigned by GitHub; its runner is created, registered, placed on a node, has its image
+// pulled and its container up; and the job is started. The package is pure: it reads times from objects that have them,
+// and knows the form in which a runner's pod carries them to the job's log.
 package phases
 
 import (
@@ -28,13 +29,13 @@ const (
 	started     = "started"
 )
 
-// phase is a phase's name and when it was reached, nil if that is not known.
+// phase is a phase's name and the time at which it was reached, nil if that is not known.
 type phase struct {
 	name string
 	at   **metav1.Time
 }
 
-// Reached is a phase and when it was reached.
+// Reached is a phase and the time at which it was reached.
 type Reached struct {
 	Phase string
 	At    metav1.Time
@@ -53,8 +54,8 @@ func All(p *v1alpha1.RunnerPhases) (known []Reached) {
 	return known
 }
 
-// longestWait is longer than GitHub keeps a job that waits, 24 hours on its own runners. A status may be written by anybody with rights in its
-// namespace, and sums of its times must not overflow.
+// longestWait is longer than GitHub keeps a job that waits, 24 hours on its own runners. Anybody with rights in its
+// namespace may write a status, and sums of its times must not overflow.
 const longestWait = 35 * 24 * time.Hour
 
 // all returns the phases in the order in which a runner that is created for a job reaches them.
@@ -65,8 +66,9 @@ func all(p *v1alpha1.RunnerPhases) []phase {
 	}
 }
 
-// Of returns the phases of a runner as far as they are known: those of the job from its status, which the listener has written, and those of
-// the runner from its pod, or from its status if there is no pod. It returns nil if none is known.
+// Of returns the phases of a runner as far as they are known: those of the job from the runner's status, where the
+// listener has written them, and those of the runner from its pod, or from its status if there is no pod. It returns
+// nil if none is known.
 func Of(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *v1alpha1.RunnerPhases {
 	known := runner.Status.Phases
 	if pod == nil {
@@ -80,18 +82,21 @@ func Of(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *v1alpha1.RunnerPhase
 	return p
 }
 
-// OfPod returns what a pod alone tells, for those who can't read its runner: its own phases, and those of its job once it has one.
+// OfPod returns the phases that a pod alone tells, for whoever can't read its runner: the pod's own, and those of its
+// job when it has one.
 func OfPod(pod *corev1.Pod) *v1alpha1.RunnerPhases {
 	written, p := parse(pod.Annotations[v1alpha1.AnnotationPhases]), ofPod(pod)
 	p.Queued, p.Assigned, p.Created, p.Started = written[queued], written[assigned], written[created], written[started]
 	return p
 }
 
-// ofPod returns the phases that a runner's pod tells. Nobody dates the image: it is there when the first container that uses it has started,
-// at most a second before. What else that container waits for, such as volumes and the pod's network, counts as well.
+// ofPod returns the phases that a runner's pod tells. Nobody dates the image: it is there when the first container that
+// uses it has started, and at most a second earlier. What else that container waits for, such as volumes and the pod's
+// network, counts as well.
 func ofPod(pod *corev1.Pod) *v1alpha1.RunnerPhases {
 	p := &v1alpha1.RunnerPhases{Registered: parse(pod.Annotations[v1alpha1.AnnotationPhases])[registered]}
-	if condition := kube.PodCondition(pod, corev1.PodScheduled); condition != nil && condition.Status == corev1.ConditionTrue {
+	if condition := kube.PodCondition(pod, corev1.PodScheduled); condition != nil &&
+		condition.Status == corev1.ConditionTrue {
 		p.Placed = dated(condition.LastTransitionTime)
 	}
 	if status := kube.ContainerStatus(pod, v1alpha1.RunnerContainerName); status != nil {
@@ -101,7 +106,8 @@ func ofPod(pod *corev1.Pod) *v1alpha1.RunnerPhases {
 	image := kube.Image(&pod.Spec, v1alpha1.RunnerContainerName)
 	for i := range pod.Status.InitContainerStatuses {
 		init := &pod.Status.InitContainerStatuses[i]
-		if at := startOf(init); at != nil && imageOf(pod.Spec.InitContainers, init.Name) == image && (p.ImagePulled == nil || at.Before(p.ImagePulled)) {
+		if at := startOf(init); at != nil && imageOf(pod.Spec.InitContainers, init.Name) == image &&
+			(p.ImagePulled == nil || at.Before(p.ImagePulled)) {
 			p.ImagePulled = at
 		}
 	}
@@ -117,7 +123,8 @@ func imageOf(containers []corev1.Container, name string) string {
 	return ""
 }
 
-// startOf returns when a container started, nil if it has not or nobody knows when. containerd dates what could not start to 1970.
+// startOf returns the time at which a container started, nil if it has not or nobody knows when. containerd dates
+// containers that could not start to 1970.
 func startOf(status *corev1.ContainerStatus) *metav1.Time {
 	switch state := status.State; {
 	case state.Running != nil:
@@ -136,17 +143,17 @@ func dated(at metav1.Time) *metav1.Time {
 	return &at
 }
 
-// Wait is how long a job waited until it reached a phase, from the phase before that is known.
+// Wait is the time that a job waited to reach a phase, counted from the last known phase before it.
 type Wait struct {
 	Phase string
 	Took  time.Duration
 }
 
-// Waits returns how a job's wait was spent, nil if nobody knows when it began. What the runner reached before the job was queued took the
-// job no time. The clocks of GitHub, the API server and the nodes differ, so a phase that seems to have come too early took none either;
-// the times add up to the whole wait.
+// Waits returns the parts of a job's wait, nil if nobody knows when it began. Phases that the runner reached before the
+// job was queued took the job no time. The clocks of GitHub, the API server and the nodes differ, so a phase that seems
+// to have come too early took none either; the times add up to the whole wait.
 func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
-	if p == nil || p.Queued == nil && p.Assigned == nil {
+	if p == nil || (p.Queued == nil && p.Assigned == nil) {
 		return nil
 	}
 	var last time.Time
@@ -166,8 +173,8 @@ func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
 	return waits
 }
 
-// Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS since 1970, with
-// spaces between them.
+// Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS
+// since 1970, with spaces between them.
 func Text(p *v1alpha1.RunnerPhases) string {
 	var words []string
 	for _, reached := range All(p) {
@@ -179,13 +186,14 @@ func Text(p *v1alpha1.RunnerPhases) string {
 }
 
 const (
-	// maxText bounds what is read of an annotation, which anybody who may write pods can set: eight phases take about 160 bytes.
+	// maxText bounds the part of an annotation that is read, in bytes: anybody who may write pods can set one. Eight
+	// phases take about 160 bytes.
 	maxText = 512
 	// maxSeconds is in the year 3058: what is later was not written by Text.
 	maxSeconds = 1 << 35
 )
 
-// parse reads what Text has written. It leaves out what it does not know or can't be a time.
+// parse reads what Text has written. It leaves out whatever can't be a time.
 func parse(text string) map[string]*metav1.Time {
 	at := map[string]*metav1.Time{}
 	for word := range strings.FieldsSeq(text[:min(len(text), maxText)]) {

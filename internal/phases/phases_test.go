@@ -19,18 +19,22 @@ const noon = 1_800_000_000
 func at(seconds int64) *metav1.Time { return new(metav1.Unix(noon+seconds, 0)) }
 
 func runningSince(name string, seconds int64) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *at(seconds)}}}
+	return corev1.ContainerStatus{Name: name,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *at(seconds)}}}
 }
 
 func endedAfter(name string, seconds int64) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *at(seconds)}}}
+	return corev1.ContainerStatus{Name: name,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: *at(seconds)}}}
 }
 
-// newPod returns a pod that was registered after 2 s, and placed on a node after 10 s, with the given containers' states.
+// newPod returns a pod that was registered after 2 s and placed on a node after 10 s, with change applied.
 func newPod(change func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationPhases: "created=1800000000 registered=1800000002"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		v1alpha1.AnnotationPhases: "created=1800000000 registered=1800000002"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *at(10)}}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: *at(10)}}
 	change(pod)
 	return pod
 }
@@ -42,7 +46,8 @@ func newRunner() *v1alpha1.EphemeralRunner {
 }
 
 func TestPhasesAreReadFromRunnerAndPod(t *testing.T) {
-	known := v1alpha1.RunnerPhases{Queued: at(-20), Assigned: at(-5), Created: at(0), Registered: at(2), Placed: at(10), Started: at(40)}
+	known := v1alpha1.RunnerPhases{Queued: at(-20), Assigned: at(-5), Created: at(0), Registered: at(2),
+		Placed: at(10), Started: at(40)}
 	with := func(imagePulled, containerUp *metav1.Time) v1alpha1.RunnerPhases {
 		want := known
 		want.ImagePulled, want.ContainerUp = imagePulled, containerUp
@@ -65,8 +70,10 @@ func TestPhasesAreReadFromRunnerAndPod(t *testing.T) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{endedAfter(v1alpha1.RunnerContainerName, 30)}
 		}), with(at(30), at(30))},
 		"an init container has the same image": {newPod(func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "other"}, {Name: "init-dind-externals", Image: "runner:1"}}
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{endedAfter("first", 12), endedAfter("init-dind-externals", 25)}
+			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "other"},
+				{Name: "init-dind-externals", Image: "runner:1"}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{endedAfter("first", 12),
+				endedAfter("init-dind-externals", 25)}
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{runningSince(v1alpha1.RunnerContainerName, 30)}
 		}), with(at(25), at(30))},
 		"containerd dates what could not start to 1970": {newPod(func(p *corev1.Pod) {
@@ -88,13 +95,17 @@ func TestWaitsAddUpToTheWholeWait(t *testing.T) {
 		want    []phases.Wait
 	}{
 		"a new runner": {
-			&v1alpha1.RunnerPhases{Queued: at(-20), Assigned: at(-5), Created: at(0), Registered: at(2), Placed: at(10), ImagePulled: at(30), ContainerUp: at(31), Started: at(40)},
-			[]phases.Wait{{"assigned", 15 * time.Second}, {"created", 5 * time.Second}, {"registered", 2 * time.Second}, {"placed", 8 * time.Second},
-				{"imagePulled", 20 * time.Second}, {"containerUp", time.Second}, {"started", 9 * time.Second}},
+			&v1alpha1.RunnerPhases{Queued: at(-20), Assigned: at(-5), Created: at(0), Registered: at(2),
+				Placed: at(10), ImagePulled: at(30), ContainerUp: at(31), Started: at(40)},
+			[]phases.Wait{{"assigned", 15 * time.Second}, {"created", 5 * time.Second},
+				{"registered", 2 * time.Second}, {"placed", 8 * time.Second}, {"imagePulled", 20 * time.Second},
+				{"containerUp", time.Second}, {"started", 9 * time.Second}},
 		},
 		"a runner that was idle": {
-			&v1alpha1.RunnerPhases{Queued: at(100), Assigned: at(101), Created: at(0), Placed: at(10), ContainerUp: at(30), Started: at(103)},
-			[]phases.Wait{{"assigned", time.Second}, {"created", 0}, {"placed", 0}, {"containerUp", 0}, {"started", 2 * time.Second}},
+			&v1alpha1.RunnerPhases{Queued: at(100), Assigned: at(101), Created: at(0), Placed: at(10),
+				ContainerUp: at(30), Started: at(103)},
+			[]phases.Wait{{"assigned", time.Second}, {"created", 0}, {"placed", 0}, {"containerUp", 0},
+				{"started", 2 * time.Second}},
 		},
 		"a node whose clock is behind": {
 			&v1alpha1.RunnerPhases{Assigned: at(0), Placed: at(10), ContainerUp: at(-3000), Started: at(12)},
@@ -113,11 +124,13 @@ func TestWaitsAddUpToTheWholeWait(t *testing.T) {
 
 // Whoever may write pods can write anything into the annotation.
 func TestAnnotationIsReadWithCare(t *testing.T) {
-	if got := phases.Text(&v1alpha1.RunnerPhases{Created: at(0), Started: at(7)}); got != "created=1800000000 started=1800000007" {
+	if got := phases.Text(&v1alpha1.RunnerPhases{Created: at(0), Started: at(7)}); got !=
+		"created=1800000000 started=1800000007" {
 		t.Errorf("text %q", got)
 	}
-	for _, text := range []string{"", "registered", "registered=", "registered=x", "registered=-1", "registered=99999999999999999999",
-		"registered=253402300800", strings.Repeat("a=1 ", 1000) + "registered=1800000002"} {
+	for _, text := range []string{"", "registered", "registered=", "registered=x", "registered=-1",
+		"registered=99999999999999999999", "registered=253402300800",
+		strings.Repeat("a=1 ", 1000) + "registered=1800000002"} {
 		pod := newPod(func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationPhases] = text })
 		if got := phases.Of(newRunner(), pod).Registered; got != nil {
 			t.Errorf("%.40q says %s", text, got)

@@ -50,7 +50,8 @@ func EndingOf(pod *corev1.Pod, container string, seen Seen) Ending {
 	return e
 }
 
-// endedBy returns when a container had ended, or else when the node has had all the time that it gets to end the pod.
+// endedBy returns the time at which a container ended or, if that is not dated, the time by which the node has had long
+// enough to end the pod; zero if nothing dates either.
 func endedBy(pod *corev1.Pod, container string) time.Time {
 	if status := kube.ContainerStatus(pod, container); status != nil && status.State.Terminated != nil &&
 		status.State.Terminated.FinishedAt.Unix() > 0 {
@@ -148,7 +149,7 @@ func fromOutside(pod *corev1.Pod, seen Seen) Ending {
 	return e
 }
 
-// deadlineOf returns when a pod reaches its activeDeadlineSeconds, zero if it has none.
+// deadlineOf returns the time at which a pod reaches its activeDeadlineSeconds, zero if it has none.
 func deadlineOf(pod *corev1.Pod) time.Time {
 	if pod.Spec.ActiveDeadlineSeconds == nil || pod.Status.StartTime == nil {
 		return time.Time{}
@@ -202,8 +203,8 @@ func ShutDown(reason string) bool {
 	return reason == "TerminationByKubelet" || kubeletEndings[reason].what == nodeShutDown
 }
 
-// ownEnding returns how a container ended that neither exited with 0 nor was ended from outside. It may have ended
-// because another one, such as the Docker daemon, ran out of memory.
+// ownEnding returns the ending of a container that neither exited with 0 nor was ended from outside. It may have ended
+// because another container, such as the Docker daemon, ran out of memory.
 func ownEnding(pod *corev1.Pod, container string, ended *corev1.ContainerStateTerminated) Ending {
 	if ended != nil && ended.Reason == reasonOOMKilled {
 		return onNode(pod, v1alpha1.LostCauseOOMKilled, outOfMemory(container))
@@ -259,7 +260,7 @@ func onNode(pod *corev1.Pod, cause v1alpha1.LostCause, what string) Ending {
 	return Ending{Cause: cause, Message: what}
 }
 
-// words appends what Kubernetes says, if it says anything.
+// words returns what Kubernetes says, to be appended to a message, "" if it says nothing.
 func words(message string) string {
 	if message == "" {
 		return ""

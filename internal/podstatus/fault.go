@@ -18,8 +18,8 @@ const (
 	// FaultTemplate: the template has what ended the pod, such as its image, a command or a limit, or nothing shows
 	// another cause. Further pods will probably end like this one.
 	FaultTemplate Fault = iota
-	// FaultCluster: the pod's node refused it for want of something that the scheduler thought it had, or did nothing
-	// with it. Further pods may be refused as well, whatever the template says.
+	// FaultCluster: the pod's node refused the pod for lack of something that the scheduler thought the node had, or did
+	// nothing with the pod. Further pods may be refused as well, whatever the template says.
 	FaultCluster
 	// FaultDisruption: somebody took away a pod, or its node, that was in order. That says nothing about further pods.
 	FaultDisruption
@@ -46,9 +46,9 @@ func faultOf(pod *corev1.Pod, container string, e Ending) Fault {
 	}
 }
 
-// refusals are the reasons for which a kubelet refuses a pod because of the state of its node; see Refused for those
-// with the name of a resource. Reasons for which it refuses every pod of the template, such as SysctlForbidden, aren't
-// here.
+// refusals are the reasons for which a kubelet refuses a pod because of the state of its node; see Refused for reasons
+// with the name of a resource. Reasons for which a kubelet refuses every pod of the template, such as SysctlForbidden,
+// aren't here.
 var refusals = sets.New(
 	"UnexpectedAdmissionError", // usually by a device plugin
 	"TopologyAffinityError",    // no NUMA node has enough left
@@ -61,8 +61,8 @@ var refusals = sets.New(
 func Refused(reason string) bool { return refusals.Has(reason) || strings.HasPrefix(reason, "OutOf") }
 
 // overItsLimit reports whether a kubelet evicted the pod because it used more local storage than it may by its own
-// limits. The kubelet sets no DisruptionTarget then, as it does if its node runs short. Neither does it on a pod that
-// it refuses for that: nothing of such a pod has started.
+// limits. The kubelet sets no DisruptionTarget then, but it does if its node runs short. It sets none either on a pod
+// that it refuses because the node is short, but nothing of such a pod has started.
 func overItsLimit(pod *corev1.Pod) bool {
 	return pod.Status.Reason == reasonEvicted && kube.PodCondition(pod, corev1.DisruptionTarget) == nil &&
 		anyStarted(pod) && limitsStorage(&pod.Spec)

@@ -46,8 +46,8 @@ func hasVolumeLimit(p *corev1.Pod) {
 }
 
 // What kubelets, schedulers, controllers, runtimes and people leave on a pod whose runner had no job, by whose fault it
-// is. How long it ran says nothing: each end is the same for a container that started this second and for one that ran
-// for a day.
+// is. The time that it ran says nothing: each end is the same for a container that started this second and for one that
+// ran for a day.
 func TestFault(t *testing.T) {
 	before, after := noon.Add(-time.Second), noon.Add(10*time.Second)
 	const template, cluster, disruption = FaultTemplate, FaultCluster, FaultDisruption

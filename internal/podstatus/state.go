@@ -56,7 +56,7 @@ const (
 // State is a pod's phase and, in Kubernetes' own words, the reason why it is no better.
 type State struct {
 	Phase Phase
-	// ExitCode is that of a container that failed by itself, 0 if there is none.
+	// ExitCode is the exit code of a container that failed by itself, 0 if it didn't.
 	ExitCode        int32
 	Ready           bool
 	Reason, Message string
@@ -160,7 +160,7 @@ func IsBlocked(pod *corev1.Pod, container string) bool {
 	return found
 }
 
-// StartableSince returns when a pod could first start. Time spent waiting for a node does not count.
+// StartableSince returns the time at which a pod could first start. Time spent waiting for a node does not count.
 func StartableSince(pod *corev1.Pod) time.Time {
 	scheduled := kube.PodCondition(pod, corev1.PodScheduled)
 	if scheduled != nil && scheduled.Status == corev1.ConditionTrue &&
@@ -170,7 +170,7 @@ func StartableSince(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// AcceptedAt returns when the pod's kubelet accepted it, in whole seconds; until then, when it was created.
+// AcceptedAt returns the time at which the pod's kubelet accepted it, in whole seconds; until then, the pod's creation.
 func AcceptedAt(pod *corev1.Pod) time.Time {
 	return ptr.Deref(pod.Status.StartTime, pod.CreationTimestamp).Time
 }
@@ -197,7 +197,7 @@ func couldNotStart(t *corev1.ContainerStateTerminated) bool {
 	return t.StartedAt.Unix() <= 0 && (t.Reason == "StartError" || t.Reason == "ContainerCannotRun")
 }
 
-// terminated reads how the container ended.
+// terminated returns the state that follows from the end of the container.
 func terminated(pod *corev1.Pod, container string, t *corev1.ContainerStateTerminated) State {
 	if couldNotStart(t) {
 		return failed(false, t.Reason, t.Message)
@@ -290,8 +290,8 @@ func initMessage(container string, waiting *corev1.ContainerStateWaiting) string
 	return fmt.Sprintf("init container %s: %s", container, cmp.Or(waiting.Message, waiting.Reason))
 }
 
-// deadSidecar describes another container that has failed, which may be why the job fails; empty if none has. The
-// kubelet restarts a sidecar that is an init container, so only its last termination shows.
+// deadSidecar describes another container that has failed, which may make the job fail; empty if none has. The kubelet
+// restarts a sidecar that is an init container, so only its last termination shows.
 func deadSidecar(pod *corev1.Pod, container string) string {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {

@@ -14,7 +14,7 @@ type Usage struct {
 	MemoryLimitBytes *int64 `json:"memoryLimitBytes"`
 	// OOMKills counts processes that were killed at the limit.
 	OOMKills *int64 `json:"oomKills"`
-	// CPUMicroseconds is processor time, ThrottledMicroseconds how long the container had to wait for more of it. Of
+	// CPUMicroseconds is processor time, ThrottledMicroseconds the time that the container had to wait for more of it. Of
 	// CPUPeriods, in which it was at work, ThrottledPeriods are those in which it was throttled.
 	CPUMicroseconds       *int64 `json:"cpuMicroseconds"`
 	ThrottledMicroseconds *int64 `json:"throttledMicroseconds"`
@@ -25,7 +25,7 @@ type Usage struct {
 // usagePrefix begins the line. The number is that of its form.
 const usagePrefix = `{"usage":1,`
 
-// UsageIn returns the usage that a termination message tells, nil if none, and what else the message says.
+// UsageIn returns the usage that a termination message tells, nil if it tells none, and the rest of the message.
 func UsageIn(message string) (usage *Usage, rest string) {
 	var others []string
 	for line := range strings.Lines(message) {

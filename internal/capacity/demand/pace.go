@@ -9,8 +9,7 @@ import (
 const paceSeconds = 61
 
 // Pace counts the runners that were started in the last minute, so that there are never more than allowed in any
-// minute. The zero value has none. After a restart the starts are those of the runners that there are, by their
-// creation.
+// minute. The zero value has none. After a restart the starts are the creations of the existing runners.
 type Pace struct {
 	starts [paceSeconds]struct {
 		second int64
@@ -18,8 +17,8 @@ type Pace struct {
 	}
 }
 
-// Start counts n runners that are, or were, started then. Those from before the last minute are not counted, and those
-// whose creation is in the future, because clocks differ, count as started now.
+// Start counts n runners that are, or were, started at the given time. Runners from before the last minute are not
+// counted, and runners whose creation is in the future, because clocks differ, count as started now.
 func (p *Pace) Start(n int, at, now time.Time) {
 	second := min(at.Unix(), now.Unix())
 	if !counts(second, now) {
@@ -32,8 +31,8 @@ func (p *Pace) Start(n int, at, now time.Time) {
 	entry.n += n
 }
 
-// Allowed returns the number of those that may still be started, and the time when it grows; zero means that nothing
-// was counted. perMinute 0 allows any number.
+// Allowed returns the number of runners that may still be started, and the time at which it grows; zero means that
+// nothing was counted. perMinute 0 allows any number.
 func (p *Pace) Allowed(perMinute int, now time.Time) (n int, more time.Time) {
 	if perMinute <= 0 {
 		return math.MaxInt, time.Time{}
@@ -51,7 +50,7 @@ func (p *Pace) Allowed(perMinute int, now time.Time) (n int, more time.Time) {
 	return max(0, n), more
 }
 
-// counts reports whether a start in that second is within a minute, before or, if the clock has been put back, after
+// counts reports whether a start in that second is within a minute before now or, if the clock has been put back, after
 // now.
 func counts(second int64, now time.Time) bool {
 	ago := now.Unix() - second

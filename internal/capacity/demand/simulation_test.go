@@ -10,8 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
 )
 
-// slots is a set with its jobs and runners, second by second, planned by the rules; it counts by itself what they may
-// do.
+// slots is a set with its jobs and runners, second by second, planned by the rules; it counts by itself what the rules
+// may do.
 type slots struct {
 	random  *rand.Rand
 	second  int
@@ -32,7 +32,7 @@ type slots struct {
 	removed int
 }
 
-// runner is one without a job. It is up from then on; an old one leaves then, 0 is never.
+// runner is a runner without a job. It is up from the second up on; an old one leaves in the second leaves, 0 is never.
 type runner struct{ created, up, leaves int }
 
 func (s *slots) at(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }

@@ -1,7 +1,7 @@
 // Package effective says which numbers of runners are in force for a scale set: those of its spec, or those that
-// schedules put in their place, cut to the manager's limit for each set. Whoever needs them works them out from the
-// same spec and clock: nobody waits for anybody to write them down, and a status that somebody has changed changes
-// nothing.
+// schedules put in their place, cut to the manager's limit for each set. Every controller that needs the numbers works
+// them out from the same spec and clock: none waits for another to write them down, and a status that somebody has
+// edited changes nothing.
 package effective
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Numbers are in force at a moment.
 type Numbers struct {
-	// Effective has them, with the schedules that are open, and until when that holds at least.
+	// Effective has the numbers, the schedules that are open, and the time until which both hold at least.
 	schedules.Effective
 	// Asked has the numbers of spec and schedules, before the manager's limit.
 	Asked schedules.Numbers
@@ -29,7 +29,7 @@ type Numbers struct {
 // Limited reports whether there is a maximum.
 func (n *Numbers) Limited() bool { return n.Max < v1alpha1.MaxRunnersUnlimited }
 
-// Accepted returns the number of jobs that the set may be given at most, those included that it has.
+// Accepted returns the number of jobs that the set may be given at most, including those that it has.
 func (n *Numbers) Accepted() int {
 	if n.Drained {
 		return 0
@@ -55,11 +55,11 @@ func (n *Numbers) Cut() bool {
 // for concurrent use.
 type Plan struct {
 	mu sync.Mutex
-	// plan and refused are those of the schedules of.
+	// plan and refused belong to the schedules of.
 	of      []v1alpha1.Schedule
 	plan    *schedules.Plan
 	refused []*schedules.RefusedError
-	// last was in force since from, given the numbers of the spec.
+	// last has been in force since from. spec has the spec's numbers from which it follows.
 	last schedules.Effective
 	from time.Time
 	spec schedules.Numbers

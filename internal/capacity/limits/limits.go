@@ -1,5 +1,5 @@
-// Package limits names what keeps a scale set from running more jobs at a moment, by one rule for everybody who says
-// so: the set's metric and Events, the check runs about jobs that wait, and the doctor. It is pure, and reads what the
+// Package limits names what keeps a scale set from running more jobs at a moment, by one rule for everything that shows
+// it: the set's metric and Events, the check runs about jobs that wait, and the doctor. It is pure, and reads what the
 // set's conditions say already.
 package limits
 
@@ -46,12 +46,12 @@ const (
 	Maximum
 )
 
-// Order has the limits in the order in which they count: whoever raises a later one gains nothing while an earlier one
-// holds. A set that takes no jobs comes first, then the way back from a runner's pod to GitHub.
+// Order has the limits in the order in which they count: raising a later one gains nothing while an earlier one holds.
+// A set that takes no jobs comes first, then the way back from a runner's pod to GitHub.
 var Order = []Kind{NoJobs, Outdated, Nodes, Quota, Claims, Starts, Failures, Pace, Announced, Ceiling, Maximum}
 
-// reported are the limits that a condition reports, with the status that it has then. With reasons, only these count. A
-// limit with a reason of its own has the same whatever the condition's is.
+// reported are the limits that a condition reports, with the status that the condition has then. If reasons are listed,
+// only these count. A limit with a reason of its own has that, whatever the condition's reason is.
 var reported = map[Kind]struct {
 	condition string
 	status    metav1.ConditionStatus
@@ -70,7 +70,8 @@ var reported = map[Kind]struct {
 	Starts:   {condition: v1alpha1.ConditionRunnersPending, status: metav1.ConditionTrue},
 	Failures: {condition: v1alpha1.ConditionDegraded, status: metav1.ConditionTrue},
 	Pace:     {condition: v1alpha1.ConditionStartsLimited, status: metav1.ConditionTrue},
-	// The condition holds as soon as less than the maximum is announced; it limits when that is assigned.
+	// The condition holds as soon as less than the maximum is announced. The set is limited only when as many jobs as
+	// announced are assigned.
 	Announced: {condition: v1alpha1.ConditionCapacityLimited, status: metav1.ConditionTrue},
 }
 

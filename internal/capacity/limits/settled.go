@@ -2,13 +2,13 @@ package limits
 
 import "time"
 
-// settleGrace passes before another reason takes the place of one that no longer holds: each turn is an Event, and
+// settleGrace passes before another reason takes the place of one that no longer holds: each change is an Event, and
 // makes new check runs. A set at its maximum has a job less for moments.
 const settleGrace = time.Minute
 
-// Settled chooses the reason that is told to limit a set, and leaves out those that pass. If none is told, the first
-// that comes is told immediately. When it has not held for a minute, the reason that seems to hold then takes its
-// place.
+// Settled chooses the reason for a set's limit that is told, and leaves out reasons that pass. If none is told, the
+// first that comes is told immediately. When that has not held for a minute, the reason that seems to hold then takes
+// its place.
 type Settled struct {
 	told    string
 	turnsAt time.Time
@@ -21,7 +21,7 @@ func SettledOn(told string) *Settled { return &Settled{told: told} }
 func (s *Settled) Told() string { return s.told }
 
 // Note takes in the reason that seems to hold now, "" if none does. It returns the reason that is told from now on, and
-// when to look again because it may change by itself; zero means never.
+// the time to look again because that may change by itself; zero means never.
 func (s *Settled) Note(seen string, now time.Time) (told string, again time.Time) {
 	switch {
 	case seen == s.told:

@@ -12,7 +12,7 @@ type cluster struct {
 	// autoscaler, it knows.
 	slots      func(second int) int
 	autoscaler *autoscaler
-	quota      int // how many pods the API server accepts; 0 is any number
+	quota      int // number of pods that the API server accepts; 0 is any number
 	// oddAt are seconds; the first pod that is created after each never fits.
 	oddAt  []int
 	random bool // pods are placed in any order, not in that of their creation

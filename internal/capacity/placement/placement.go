@@ -1,7 +1,7 @@
-// Package placement decides how many jobs a set announces room for, if it is to announce what its cluster can place
-// instead of maxRunners: what the cluster has been seen to hold, and a little more to learn. It is pure: Pods counts
-// what the watch of pods shows, Memory remembers what the last decisions were, and Decide makes the next one. It knows
-// no node, no quota and no autoscaler.
+// Package placement decides the number of jobs for which a set announces room, if it is to announce what its cluster
+// can place instead of maxRunners: what the cluster has been seen to hold, and a little more to learn. It is pure: Pods
+// counts what the watch of pods shows, Memory remembers the last decisions, and Decide makes the next one. It knows no
+// node, no quota and no autoscaler.
 package placement
 
 import (
@@ -49,14 +49,14 @@ type Memory struct {
 	state State
 	// fresh: there is no mark yet.
 	fresh bool
-	// At the mark goal, the window has become placed pods. The window was changed last at grewAt, and the announced
-	// number at announcedAt.
+	// goal is the mark at which the whole window has become placed pods. The window was changed last at grewAt, and the
+	// announced number at announcedAt.
 	goal                int
 	grewAt, announcedAt time.Time
 }
 
-// Remember returns the memory of a set whose status says that; nil if it says nothing. The pods that there are have to
-// be seen before the first decision.
+// Remember returns the memory of a set. saved is from its status, nil if that has none. The existing pods have to be
+// seen before the first decision.
 func Remember(saved *State, now time.Time) *Memory {
 	m := &Memory{fresh: saved == nil, grewAt: now, announcedAt: now}
 	m.waitsFrom = now
@@ -109,7 +109,8 @@ const (
 // Decision has what was decided, and why.
 type Decision struct {
 	State
-	// Limit would be announced if every change of it were. Cause is the reason for which it is not the maximum.
+	// Limit is the number that would be announced if every change were. Cause is the reason for which it is not the
+	// maximum.
 	Limit int
 	Cause Cause
 	// Placed, Waiting and Stuck count pods: those with a node, those without, and those whose wait says nothing about
@@ -119,7 +120,7 @@ type Decision struct {
 	// not planned.
 	Failed  bool
 	ProbeAt time.Time
-	// At Next it is decided again even if nothing happens; zero means never.
+	// At Next the next decision is due even if nothing happens; zero means never.
 	Next time.Time
 }
 
@@ -134,7 +135,7 @@ type round struct {
 	refused, late bool
 }
 
-// Decide decides again. It may be called as often as one likes: nothing follows from the number of calls.
+// Decide makes the next decision. Nothing follows from the number of calls.
 func (m *Memory) Decide(seen Seen) Decision {
 	r := m.look(seen)
 	m.setMark(r)
@@ -148,7 +149,7 @@ func (m *Memory) Decide(seen Seen) Decision {
 	return r.Decision
 }
 
-// look takes in what there is.
+// look takes in what is seen now.
 func (m *Memory) look(seen Seen) *round {
 	r := &round{Seen: seen}
 	r.Spare = max(0, seen.Spare)
@@ -184,7 +185,7 @@ func (r *round) by(t time.Time) {
 	}
 }
 
-// reached reports whether t has come. If it hasn't, it is decided again then.
+// reached reports whether t has come. If it hasn't, the next decision is made at t at the latest.
 func (r *round) reached(t time.Time) bool {
 	if r.Now.Before(t) {
 		r.by(t)

@@ -10,7 +10,7 @@ import (
 const (
 	// The highest number of placed pods counts for recently: a job's end and the next placement lie seconds apart.
 	recently = 30 * time.Second
-	// recentSeconds is the number of seconds of the clock in which that may have been.
+	// recentSeconds is the number of the clock's seconds that such a span touches.
 	recentSeconds = int64(recently/time.Second) + 1
 	// A pod overtakes another one only if it is younger by overtakingAge: pods of one burst are placed in any order.
 	overtakingAge = time.Minute
@@ -19,34 +19,34 @@ const (
 	leastOvertakers = 10
 )
 
-// Pod is the pod that a runner's job needs: the runner's or, if the job runs in a pod of its own that has no node, that
-// one.
+// Pod is the pod that a runner's job needs: the runner's pod or, if the job has a pod of its own that has no node, the
+// job's.
 type Pod struct {
-	// CreatedAt and PlacedAt are by the API server's clock: the pod's creation, and the moment at which it was given a
-	// node; zero if it has none, whatever the reason. Its wait lies between them.
+	// CreatedAt is the pod's creation, and PlacedAt the moment at which it was given a node, by the API server's clock.
+	// PlacedAt is zero if the pod has no node, whatever the reason. The pod's wait lies between them.
 	CreatedAt, PlacedAt time.Time
 }
 
-// Pods counts the pods of a set that have a node and those that wait for one. An event costs the same, in a set of 10
-// and of 5,000, but for the moving of some kilobytes. The zero value has none.
+// Pods counts the pods of a set that have a node and those that wait for one. An event costs the same in a set of 10 as
+// in one of 5,000, but for the moving of some kilobytes. The zero value has no pods.
 type Pods struct {
 	pods   map[types.UID]Pod
 	placed int
 	// waiting are the creation times of the pods without a node, oldest first, and overtakers those of the youngest
 	// pods that have been given one, as many as matter.
 	waiting, overtakers []time.Time
-	// highs has, for each of the last seconds in which it changed, the highest number of placed pods, and peak is that
-	// since the last decision.
+	// highs has the highest number of placed pods in each of the last seconds in which it changed, and peak is the highest
+	// number since the last decision.
 	highs [recentSeconds]high
 	peak  int
-	// longestWait is that of the pods placed since waitsFrom.
+	// longestWait is the longest wait of the pods placed since waitsFrom.
 	longestWait time.Duration
 	waitsFrom   time.Time
 }
 
 type high struct{ second, placed int64 }
 
-// See takes in what a runner's pod is now. Nothing changes if it is as it was.
+// See takes in the present state of a runner's pod. Nothing changes if the pod is as it was.
 func (p *Pods) See(runner types.UID, pod Pod, now time.Time) {
 	before, known := p.pods[runner]
 	if known && before.CreatedAt.Equal(pod.CreatedAt) && before.PlacedAt.Equal(pod.PlacedAt) {
@@ -88,7 +88,7 @@ func (p *Pods) Forget(runner types.UID, now time.Time) {
 	delete(p.pods, runner)
 }
 
-// change changes the number of placed pods, which was high until now or is from now on.
+// change changes the number of placed pods. The higher of the numbers before and after counts for highs.
 func (p *Pods) change(by int, now time.Time) {
 	second, before := now.Unix(), p.placed
 	p.placed += by
@@ -100,8 +100,8 @@ func (p *Pods) change(by int, now time.Time) {
 	entry.placed = max(entry.placed, int64(before), int64(p.placed))
 }
 
-// recent returns the highest number of placed pods of late, and when that falls if nothing else changes; zero means
-// never.
+// recent returns the highest number of placed pods of late, and the time at which that falls if nothing else changes;
+// zero means never.
 func (p *Pods) recent(now time.Time) (highest int, falls time.Time) {
 	highest = p.placed
 	for _, entry := range p.highs {
@@ -120,7 +120,7 @@ func (p *Pods) recent(now time.Time) (highest int, falls time.Time) {
 // enoughOvertakers returns the number of pods that have to overtake another one to make it stuck.
 func (p *Pods) enoughOvertakers() int { return max(leastOvertakers, p.placed) }
 
-// inserted returns the sorted times with another one. Most are the latest.
+// inserted returns the sorted times with t inserted. Most new times are the latest.
 func inserted(sorted []time.Time, t time.Time) []time.Time {
 	return slices.Insert(sorted, after(sorted, t), t)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/placement"
 )
 
-// How a simulated set says how many jobs it has room for.
+// The numbers of jobs that a simulated set may announce room for.
 const (
 	static = "static" // its maximum
 	ruled  = "rule"   // what the rule says

@@ -1,6 +1,6 @@
-// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and until when. It
-// is pure: the numbers follow from the schedules and the moment alone, so a manager that starts within a window finds
-// it open.
+// Package schedules says which numbers of runners the schedules of a set put in force at a moment, and when that ends.
+// It is pure: the numbers follow from the schedules and the moment alone, so a manager that starts within a window
+// finds it open.
 package schedules
 
 import (
@@ -25,18 +25,18 @@ const (
 // Schedule opens a window of a set at the times of a cron expression, for a duration.
 type Schedule struct {
 	Name string
-	// Expression is cron's, of five fields, in the time zone of that IANA name, UTC if it is empty.
+	// Expression is a cron expression of five fields. TimeZone is its IANA time zone, empty for UTC.
 	Expression, TimeZone string
 	Duration             time.Duration
-	// MinRunners and MaxRunners replace the spec's while the window is open; nil leaves that number to other windows
+	// MinRunners and MaxRunners replace the spec's numbers while the window is open; nil leaves a number to other windows
 	// and the spec.
 	MinRunners, MaxRunners *int
 }
 
 // RefusedError says what is wrong with a schedule. Such a schedule has no windows; the others are in force.
 type RefusedError struct {
-	// Index is the schedule's in the list, Name its name, and Field the one that has to be changed, as it is called in
-	// the spec.
+	// Index is the schedule's in the list, Name its name, and Field the name in the spec of the field that has to be
+	// changed.
 	Index       int
 	Name, Field string
 	Problem     string
@@ -47,7 +47,7 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("schedules[%d] (%q): %s %s", r.Index, r.Name, r.Field, r.Problem)
 }
 
-// Numbers are those of the runners that a set keeps idle, and of all that it has at most.
+// Numbers are the number of runners that a set keeps idle, and the number that it has at most.
 type Numbers struct{ Min, Max int }
 
 // Effective has the numbers in force at a moment.
@@ -57,8 +57,8 @@ type Effective struct {
 	Open []string
 	// MinOf and MaxOf name the schedules that gave the numbers, empty for the spec.
 	MinOf, MaxOf string
-	// Until is the moment at which a window opens or closes next, so that the numbers may change; zero means never. If
-	// a window opens again and again while it is open, Until may be earlier.
+	// Until is the moment at which a window opens or closes next, so that the numbers may change; zero means never. Until
+	// may be earlier if a window opens again and again while it is open.
 	Until time.Time
 }
 
@@ -91,8 +91,8 @@ func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	return plan, refused
 }
 
-// At returns the numbers in force at that moment, given the spec's. Of several open windows the highest minimum and
-// the lowest maximum count. A number that no open window has is the spec's. The minimum is never above the maximum.
+// At returns the numbers in force at that moment, given the spec's. Of several open windows the highest minimum and the
+// lowest maximum count. A number that no open window sets is the spec's. The minimum is never above the maximum.
 func (p *Plan) At(now time.Time, spec Numbers) Effective {
 	var highestMin, lowestMax *int
 	effective := Effective{Numbers: spec}
@@ -123,7 +123,7 @@ func (p *Plan) At(now time.Time, spec Numbers) Effective {
 	return effective
 }
 
-// at says whether the window is open, and when that changes next at the earliest; zero means never.
+// at reports whether the window is open, and the earliest time at which that may change; zero means never.
 func (w *window) at(now time.Time) (open bool, edge time.Time) {
 	opening := w.next(now.Add(-w.Duration)) // one that began earlier has closed
 	if opening.IsZero() || opening.After(now) {

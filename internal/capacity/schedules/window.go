@@ -24,7 +24,8 @@ var parser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month 
 //
 // A clock that is put forward skips times, and one that is put back shows times twice. Asked in a zone, the library
 // leaves out a day whose midnight is skipped, and a time in a gap of half an hour, and counts others twice. So it is
-// asked in UTC only, for times as a clock on the wall shows them, and next finds when the clock of the zone does:
+// asked in UTC only, for times as a clock on the wall shows them, and next finds the moments at which the zone's clock
+// shows these:
 //   - A time that is skipped is reached when the clock has passed it: the window opens at the end of the gap.
 //   - A time that is shown twice is meant the first time. If the hour is *, as in "every ten minutes", or all hours
 //     are named, as in 0-23, it is meant both times, or an hour would have no openings.
@@ -38,7 +39,7 @@ type window struct {
 	everyHour bool
 }
 
-// newWindow returns the window of a schedule, or which of its fields is wrong and why.
+// newWindow returns the window of a schedule, or the field that is wrong and the problem with it.
 func newWindow(s Schedule) (w window, field, problem string) {
 	switch {
 	case s.Name == "":
@@ -139,11 +140,11 @@ func (w *window) next(after time.Time) time.Time {
 	}
 }
 
-// aheadOfUTC returns the lead of the clock of a time's zone over UTC then.
+// aheadOfUTC returns the lead over UTC of a time's zone at that time.
 func aheadOfUTC(t time.Time) time.Duration {
 	_, seconds := t.Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// clock returns the time that the clock of a time's zone shows then, as a time in UTC.
+// clock returns what the clock of a time's zone shows at that time, as a time in UTC.
 func clock(t time.Time) time.Time { return t.UTC().Add(aheadOfUTC(t)) }

@@ -75,8 +75,8 @@ func metaHere(
 }
 
 // metaThere returns the metadata of an object in the runners' namespace. The listener's labels override those of the
-// user's metadata, those by which listenerOfAccess finds the listener override both, and ownership.Labels overrides
-// everything.
+// user's metadata. The labels by which listenerOfAccess finds the listener override both, and ownership.Labels
+// overrides everything.
 func metaThere(listener *v1alpha1.AutoscalingListener, meta *v1alpha1.ResourceMeta) metav1.ObjectMeta {
 	labels, annotations := kube.Metadata(meta)
 	leadBack := map[string]string{

@@ -122,7 +122,7 @@ type world struct {
 	failure  error
 	cutShort bool
 	// blocked says which object of the listener is kept by finalizers that the manager doesn't serve, "" if none is.
-	// undecided is set while such an object has been kept for too short a time to say so.
+	// undecided is set while such an object has not been kept for long enough to say so.
 	blocked   string
 	undecided bool
 	// taken is the object that has a name that the listener needs, nil if there is none.
@@ -164,8 +164,8 @@ type memory struct {
 type step = reconcile.Step[*world]
 
 // kind has the rules that bring a listener a step closer to its spec. Whatever the spec names is written with the
-// manager's rights, so only a listener that the manager wrote itself counts: one in its own namespace, and the one that
-// its scale set has.
+// manager's rights, so only a listener that the manager wrote itself counts: it is in the manager's namespace, and is
+// the one that its scale set has.
 func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory, *world] {
 	when, otherwise, nothing := reconcile.When[*world, step], reconcile.Otherwise[*world, step],
 		reconcile.Nothing[*world]
@@ -204,8 +204,8 @@ func (c *Controller) kind() reconcile.Kind[*v1alpha1.AutoscalingListener, memory
 	}
 }
 
-// Reconcile makes one pass of a listener in the manager's namespace. Labels of others may name another one; c.ignored
-// finds those that are elsewhere.
+// Reconcile makes one pass of a listener in the manager's namespace. Labels that others have written may name a
+// listener elsewhere; c.ignored finds those.
 func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if request.Namespace != c.options.Namespace {
 		return ctrl.Result{}, nil
@@ -264,8 +264,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		Complete(c)
 }
 
-// listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: it is a stray of that
-// one's set, or nobody's.
+// listenerOfAbandoned maps a listener pod that no listener owns to the listener that had it: the pod is a stray of that
+// listener's set, or nobody's.
 func listenerOfAbandoned(_ context.Context, pod client.Object) []ctrl.Request {
 	if !ownership.IsAbandoned(pod) {
 		return nil

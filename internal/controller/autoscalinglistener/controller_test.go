@@ -169,8 +169,8 @@ func TestConfigurationIsAnnouncedOnThePod(t *testing.T) {
 	f.wantCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, listenerpod.ReasonReady)
 }
 
-// It is the listener that gets a 401. It reports it, the set's status has it, and then the credentials are read more
-// often than every minute.
+// The listener gets the 401. It reports that, the set's status has it, and then the credentials are read more often
+// than every minute.
 func TestRefusedListenerGetsNewCredentials(t *testing.T) {
 	f := started(t)
 	f.credentials.next = &credentials.Resolved{Credentials: actions.Credentials{Token: "token-2"}}

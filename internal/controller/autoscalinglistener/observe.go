@@ -91,8 +91,9 @@ func (c *Controller) observeSet(ctx context.Context, w *world) error {
 	return nil
 }
 
-// isListenerPod distinguishes listener pods, even if their AutoscalingListener is gone or a backup has lost it as their
-// owner, from runner pods, which are in the same namespace if the scale set is in the manager's.
+// isListenerPod distinguishes listener pods from runner pods, which are in the same namespace if the scale set is in
+// the manager's. It does so even if the listener pod's AutoscalingListener is gone, or was lost as its owner in a
+// backup.
 func isListenerPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return ownership.IsAbandoned(pod) ||

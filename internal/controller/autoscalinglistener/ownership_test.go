@@ -26,9 +26,11 @@ func needed() map[string]client.Object {
 	admin := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"}
 	return map[string]client.Object{
 		"ServiceAccount": &corev1.ServiceAccount{ObjectMeta: at(managerNamespace, "")},
-		"Role":           &rbacv1.Role{ObjectMeta: at(setNamespace, ""), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"*"}}}},
-		"RoleBinding":    &rbacv1.RoleBinding{ObjectMeta: at(setNamespace, ""), RoleRef: admin},
-		"Secret":         &corev1.Secret{ObjectMeta: at(managerNamespace, "-config"), Data: map[string][]byte{"theirs": []byte("kept")}},
+		"Role": &rbacv1.Role{ObjectMeta: at(setNamespace, ""), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"*"}}}},
+		"RoleBinding": &rbacv1.RoleBinding{ObjectMeta: at(setNamespace, ""), RoleRef: admin},
+		"Secret": &corev1.Secret{ObjectMeta: at(managerNamespace, "-config"),
+			Data: map[string][]byte{"theirs": []byte("kept")}},
 	}
 }
 

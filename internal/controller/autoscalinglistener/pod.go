@@ -36,12 +36,12 @@ const (
 	reasonNameTaken   = v1alpha1.ReasonPodNameTaken
 )
 
-// The pod is written announceGrace after the Secret. A kubelet that sees the pod's change first mounts the old
-// configuration another time, and checks again only after a minute.
+// The annotation of the pod is written announceGrace after the Secret. A kubelet that sees the pod's change before the
+// Secret's mounts the old configuration another time, and checks again only after a minute.
 const announceGrace = 2 * time.Second
 
-// annotationConfiguration holds the revision of the configuration last announced on the pod. Its name is from when that
-// was a hash.
+// annotationConfiguration holds the revision of the configuration last announced on the pod. Its name dates from the
+// time when the revision was a hash.
 const annotationConfiguration = "actions.github.com/listener-config-hash"
 
 // applyPod keeps one pod as the spec wants it.
@@ -152,9 +152,9 @@ func (c *Controller) awaitStrays(ctx context.Context, w *world) (bool, error) {
 	return len(w.strays) > 0, nil
 }
 
-// deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns it: a backup has brought it back.
-// It would hold the session of a scale set that may be served elsewhere. Any other pod is garbage collected with its
-// listener.
+// deleteAbandonedPod deletes the pod of a listener that doesn't exist, if nobody owns the pod: a backup has brought it
+// back. It would hold the session of a scale set that may be served elsewhere. Any other pod is garbage collected with
+// its listener.
 func (c *Controller) deleteAbandonedPod(ctx context.Context, name types.NamespacedName) error {
 	pod := &corev1.Pod{}
 	err := c.options.Client.Get(ctx, name, pod)
@@ -194,7 +194,7 @@ func (c *Controller) assess(
 	}
 }
 
-// assess decides what to do about a pod by what is known in this pass.
+// assess decides what to do about a pod from what this pass knows.
 func (w *world) assess(pod *corev1.Pod, wanted listenerpod.Demand) listenerpod.State {
 	deletingSince, seen := w.Memory.deletingSince[pod.UID]
 	if !seen {
@@ -293,8 +293,8 @@ func (c *Controller) handleNameTaken(ctx context.Context, w *world, refusal erro
 	return nil
 }
 
-// relabel restores labels that somebody removed from the listener's own pod, by which the cache selects it. It returns
-// refusal if the pod has its labels, so that only the cache is late.
+// relabel restores those labels of the listener's own pod by which the cache selects it, if somebody removed them. It
+// returns refusal if the pod has its labels, because then only the cache is late.
 func (c *Controller) relabel(ctx context.Context, w *world, own *corev1.Pod, refusal error) error {
 	after := own.DeepCopy()
 	after.Labels = kube.Labels(nil, own.Labels, ownership.Labels(w.Object))
@@ -328,7 +328,7 @@ func (c *Controller) replaceUnseen(ctx context.Context, w *world, own *corev1.Po
 	return nil
 }
 
-// postpone tries the pod's name again after a growing pause, and reports whether the state that is the cause is new.
+// postpone has the pod's name tried again after a growing pause. It reports whether the state that causes this is new.
 func (c *Controller) postpone(w *world, state listenerpod.State) (first bool) {
 	w.state = state
 	if first = w.Memory.createCause.Reason != state.Reason; first {

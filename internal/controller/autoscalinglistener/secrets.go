@@ -23,7 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// Each of the listener's two Secrets is read every recheckInterval, to see whether somebody changed it. That makes one
+// Each of the listener's two Secrets is read every recheckInterval, in case somebody has changed it. That makes one
 // read a minute, of the four that a scale set may make, and leaves three for credentials, CA and proxy.
 const recheckInterval = 2 * time.Minute
 
@@ -71,9 +71,9 @@ func (c *Controller) applySecrets(ctx context.Context, w *world) error {
 	return err
 }
 
-// trusted returns the credentials, proxy and certificate authorities that the listener gets. They are those that were
-// read. As long as GitHub has not accepted those of the set's present spec, the listener keeps its own: one that works
-// must not lose its session to a mistyped token.
+// trusted returns the credentials, proxy and certificate authorities that the listener gets. These are the ones that
+// were read. But as long as GitHub has not accepted the credentials of the set's present spec, the listener keeps its
+// own: a listener that works must not lose its session to a mistyped token.
 func (c *Controller) trusted(ctx context.Context, w *world, read *credentials.Resolved) (*credentials.Resolved, error) {
 	valid := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionCredentialsValid)
 	if valid == nil || (valid.Status == metav1.ConditionTrue && valid.ObservedGeneration == w.set.Generation) {
@@ -149,10 +149,11 @@ func credentialFields(resolved actions.Credentials) *config.Credentials {
 }
 
 // annotationRevision, on the listener's Secrets, is a random word that changes together with their data. The pod's
-// annotations have it instead of a hash of the data, by which whoever may read pods could try passwords.
+// annotations have the revision instead of a hash of the data: with a hash, whoever may read pods could try passwords.
 const annotationRevision = "actions.github.com/revision"
 
-// writtenSecret is the hash of a Secret, its revision, and when it was last written or found to be up to date.
+// writtenSecret is the hash of a Secret, its revision, and the time at which it was last written or found to be up to
+// date.
 type writtenSecret struct {
 	hash, revision string
 	writtenAt      time.Time
@@ -226,7 +227,7 @@ func (c *Controller) secret(ctx context.Context, key client.ObjectKey) (*corev1.
 // noSecret is remembered as the hash of a Secret that was deleted.
 const noSecret = "none"
 
-// withdraw takes from a listener the credentials of a vault that its set may not read, or may no longer. After other
+// withdraw takes from a listener the credentials of a vault that its set may not read, or no longer may. After other
 // causes a running listener keeps its credentials, which are its own.
 func (c *Controller) withdraw(ctx context.Context, w *world) error {
 	for _, suffix := range []string{credentials.ListenerConfigSuffix, credentials.ListenerProxySuffix} {

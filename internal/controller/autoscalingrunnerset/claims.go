@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// partFromClaims parts the claims that are to be retained from a set that is about to go; the others go with it.
+// partFromClaims parts the claims that are to be retained from a set that is about to go; the others go with the set.
 // Usually nothing is left to do: claims that go with the set have it as their owner, and were parted from it as soon as
 // they were to be retained.
 func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
@@ -56,7 +56,7 @@ func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
 	return nil
 }
 
-// partFrom deletes a claim or, if it is to be retained, has it belong to nobody.
+// partFrom deletes a claim or, if it is to be retained, removes its owner.
 func (c *Controller) partFrom(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim,
 ) error {

@@ -186,8 +186,8 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 
 // memory has all that is remembered of a set between passes.
 type memory struct {
-	// written is the last write of the status. A pass that changes nothing doesn't delay the next write. What the
-	// status should say is described, and has been since movedAt.
+	// written is the last write of the status. A pass that changes nothing doesn't delay the next write. described is what
+	// the status should say, and has been since movedAt.
 	written   report.Written
 	described v1alpha1.AutoscalingRunnerSetStatus
 	movedAt   time.Time

@@ -63,7 +63,7 @@ func (c *Controller) leave(ctx context.Context, w *world) error {
 type searchResult struct {
 	// startedAt is the time at which the first of the calls started.
 	startedAt time.Time
-	// found is the scale set that was found, nil if GitHub has none. unsought are names that another may have.
+	// found is the scale set that was found, nil if GitHub has none. unsought are names that another scale set may have.
 	found    *v1alpha1.ScaleSetRegistration
 	unsought []scaleset.Name
 }
@@ -134,8 +134,8 @@ func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha
 }
 
 // mayBeUnrecorded reports whether GitHub may have a scale set that has not become the registration: it was asked for
-// one at the spec's address. So it may have been by a release before 0.1, which recorded only what it had left, and by
-// ARC.
+// one at the spec's address. A release before 0.1, which recorded only what it had left, and ARC may have asked without
+// a record, too.
 func (w *world) mayBeUnrecorded() bool {
 	switch {
 	case w.Unconfirmed || len(w.Records.AskedAt(w.Set.Spec.GitHubConfigUrl)) > 0:

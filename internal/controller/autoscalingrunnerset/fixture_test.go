@@ -79,7 +79,7 @@ type fixture struct {
 	recorder   *events.FakeRecorder
 	controller *autoscalingrunnerset.Controller
 	workers    *pool.Pool
-	// way leads to GitHub. late is what lists show of the sets, nil if it is what there is.
+	// way leads to GitHub. late has the sets as lists show them, nil if lists show them as they are.
 	way  *relay
 	late *v1alpha1.AutoscalingRunnerSetList
 	// intercept is for rejecting requests, and change for other options; restart puts them into effect.

@@ -20,7 +20,7 @@ import (
 // Every formerCheckInterval it is checked whether the last runner of a former registration is gone.
 const formerCheckInterval = 30 * time.Second
 
-// knownReferences say how GitHub was reached at the addresses of the set that are proved: by anything but the status,
+// knownReferences say how GitHub was reached at those addresses of the set that something proves besides the status,
 // which can be edited by hand. Listener and runners have the former address until the set is registered at the new one.
 func (c *Controller) knownReferences(w *world) []credentials.Reference {
 	known := []credentials.Reference{credentials.ForAutoscalingRunnerSet(w.Set)}
@@ -180,7 +180,7 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 }
 
 // mayReturnTo reports whether a registration is in use again, or may be: the set is on its way back to the address, and
-// which scale set it will find there is not known yet.
+// it is not known yet which scale set it will find there.
 func (w *world) mayReturnTo(r v1alpha1.ScaleSetRegistration) bool {
 	if w.Registration != nil && w.isPresent(r, *w.Registration) {
 		return true
@@ -281,8 +281,8 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 }
 
 // otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at
-// what may be the same. They are the cache's, so they must not be changed. A pass costs nothing for the sets elsewhere,
-// of which there may be thousands.
+// what may be the same. They are the cache's, so they must not be changed. Sets elsewhere, of which there may be
+// thousands, cost a pass nothing.
 func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	atAddress := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}

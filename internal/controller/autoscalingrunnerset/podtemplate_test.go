@@ -26,13 +26,14 @@ import (
 
 var (
 	errPodSecurity = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "set-runner-check",
-		errors.New(`violates PodSecurity "baseline:latest": privileged (container "dind" must not set securityContext.privileged=true)`))
+		errors.New(`violates PodSecurity "baseline:latest": privileged (container "dind" `+
+			`must not set securityContext.privileged=true)`))
 	errQuota = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "set-runner-check",
 		errors.New("exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"))
 	errNoDryRun = apierrors.NewBadRequest(`admission webhook "w.example" does not support dry run`)
 )
 
-// admission plays how an API server answers dry runs of pods.
+// admission plays an API server that answers dry runs of pods.
 type admission struct {
 	answer error
 	takes  time.Duration

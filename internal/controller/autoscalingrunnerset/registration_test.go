@@ -17,7 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// nextCall runs a pass each second, and returns how long it takes until GitHub is asked, most if it takes longer.
+// nextCall runs a pass each second, and returns the time until GitHub is asked, most if it takes longer.
 func (f *fixture) nextCall(most time.Duration) time.Duration {
 	f.Helper()
 	f.github.Made()

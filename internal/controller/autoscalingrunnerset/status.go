@@ -71,8 +71,8 @@ func isTurn(before, after *v1alpha1.AutoscalingRunnerSetStatus) bool {
 		!equality.Semantic.DeepEqual(before.EffectiveCapacity, after.EffectiveCapacity)
 }
 
-// recordTransitions records Events about changed conditions and about schedules. While the set is being deleted, which
-// is meant to end them, there is only one about what keeps it.
+// recordTransitions records Events about changed conditions and about schedules. While the set is being deleted its
+// conditions end as intended, so the only Event is about what keeps the set.
 func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1alpha1.AutoscalingRunnerSet) {
 	if w.Deleting() {
 		if w.Blocked != "" && !meta.IsStatusConditionTrue(w.Set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
@@ -122,8 +122,8 @@ func (c *Controller) recordScaling(ctx context.Context, w *world) {
 		scaled(last.runners, desired, runnerSet.Spec.AssignedJobs, w.Numbers.Limit()))
 }
 
-// scaled returns the Event about a change of the number of runners, for so many jobs. limit is the maximum in force, if
-// there is one.
+// scaled returns the Event about a change of the number of runners. jobs is the number of jobs they are for. limit is
+// the maximum in force, if there is one.
 func scaled(before, after, jobs int, limit *int) report.Event {
 	reason := "ScaledUp"
 	if after < before {

@@ -52,7 +52,7 @@ func Reconcile(t testing.TB, controller reconcile.Reconciler, object client.Obje
 	return result
 }
 
-// Elapse lets time pass in a bubble, then waits until everything that was due by then has run.
+// Elapse lets time pass in a bubble, then waits until everything that has become due has run.
 func Elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// WantNothingLeft fails if rounds leave something in memory: each begins with what no round before it has shown, and
-// ends when that is gone. The least that a map can keep of a round is a key, of 16 bytes or more.
+// WantNothingLeft fails if rounds leave something in memory: each begins with objects that no round before it has
+// shown, and ends when they are gone. The least that a map can keep of a round is a key, of 16 bytes or more.
 func WantNothingLeft(t testing.TB, round func(i int)) {
 	t.Helper()
 	const rounds, most = 10_000, 10_000 * 10 // bytes

@@ -22,7 +22,7 @@ import (
 )
 
 // Started is a controller that a manager has started in a bubble, with its own queue and workers. The test shows it
-// what its watches would, and says when a pass may begin.
+// objects as its watches would, and says when a pass may begin.
 type Started struct {
 	t       testing.TB
 	cache   *informers
@@ -37,7 +37,9 @@ type Started struct {
 }
 
 // Start starts a controller until the test has ended, or Stop. Its client must call AwaitTurn first in each pass.
-func Start(t testing.TB, controller interface{ SetupWithManager(ctrl.Manager) error }, scheme *machinery.Scheme) *Started {
+func Start(
+	t testing.TB, controller interface{ SetupWithManager(ctrl.Manager) error }, scheme *machinery.Scheme,
+) *Started {
 	t.Helper()
 	s := &Started{t: t, cache: &informers{FakeInformers: informertest.FakeInformers{Scheme: scheme}},
 		stopped: make(chan struct{}), passes: make(chan client.ObjectKey), free: make(chan struct{})}
@@ -120,8 +122,8 @@ func (s *Started) Free(stuck string) {
 type startedKey struct{}
 
 // AwaitTurn waits until the pass of an object may go on. Passes that a test runs itself need not wait. A pass whose
-// controller is stopped ends here, and its worker with it: one that asked for more work could miss that the queue is
-// shut down, for which the queue would wait.
+// controller is stopped ends here, and its worker with it: a worker that asked for more work could miss that the queue
+// is shut down, and the queue would wait for it.
 func AwaitTurn(ctx context.Context, object client.ObjectKey) {
 	s, ofAWorker := ctx.Value(startedKey{}).(*Started)
 	if !ofAWorker {
@@ -149,7 +151,7 @@ func (s *Started) isStopped() bool {
 	}
 }
 
-// starter is what a controller needs of its manager to be set up.
+// starter is the part of a manager that a controller needs to be set up.
 type starter struct {
 	manager.Manager // nil: nothing else is called
 	cache           *informers
@@ -167,7 +169,7 @@ func (m *starter) GetControllerOptions() config.Controller {
 	return config.Controller{SkipNameValidation: new(true)} // a test has several of one name
 }
 
-// Elected is closed once another manager leads no more: from the beginning.
+// Elected is closed when no other manager leads any more: from the beginning.
 func (m *starter) Elected() <-chan struct{} {
 	elected := make(chan struct{})
 	close(elected)

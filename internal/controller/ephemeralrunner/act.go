@@ -25,8 +25,8 @@ import (
 var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
 
 // cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The
-// object stays until its set has read its status. While there may be a job, it is the set that asks GitHub, which may
-// still count it; and after a job that was not lost, the runner itself has told GitHub.
+// object stays until its set has read its status. While there may be a job, GitHub may still count it, and the runner's
+// set asks; after a job that was not lost, the runner itself has told GitHub.
 func (c *Controller) cleanUp(ctx context.Context, w *world) error {
 	if w.launched.Running {
 		return nil // see plan
@@ -46,8 +46,8 @@ func (c *Controller) cleanUp(ctx context.Context, w *world) error {
 	return err
 }
 
-// failExitedIdle writes that a runner has failed that exited without a job. Its set finds that out: GitHub keeps its
-// record.
+// failExitedIdle writes that a runner that exited without a job has failed. The runner's set finds out that it had no
+// job: GitHub keeps its record.
 func (c *Controller) failExitedIdle(ctx context.Context, w *world) error {
 	status, verdict := &w.Status, c.options.Verdicts.Of(registrations.Registration{Runner: w.UID})
 	idle := status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded && !status.HadJob() && !status.JobCompleted() &&

@@ -67,7 +67,7 @@ func TestManagerWithAClockAheadGivesAPodItsTime(t *testing.T) {
 	}, newRunner(func(r *v1alpha1.EphemeralRunner) { r.CreationTimestamp = metav1.NewTime(beginning) }))
 }
 
-// By the clock of an API server that is ahead, a pod whose failure is noted need not be gone for an hour. Until then
+// By the clock of an API server that is ahead, a pod whose failure is recorded need not be gone for an hour. Until then
 // its runner, which is dead, would count against maxRunners.
 func TestRunnerWhoseFailedPodStaysFailsWithAClockBehind(t *testing.T) {
 	inBubble(t, func(f *fixture) {

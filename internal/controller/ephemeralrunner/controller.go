@@ -35,8 +35,8 @@ type GitHub = launch.GitHub
 type Options struct {
 	// Client reads from the manager's cache, except Secrets, and writes to the API server.
 	Client client.Client
-	// Reader reads from the API server. It is used for what container hooks create, of which the cache holds some pods
-	// only, and wherever a stale cache would cost a job.
+	// Reader reads from the API server. It is used for the objects of container hooks, of which the cache holds only some
+	// pods, and wherever a stale cache would cost a job.
 	Reader client.Reader
 	// GitHub returns the client for a scale set's credentials.
 	GitHub func(context.Context, credentials.Reference) (GitHub, error)
@@ -131,7 +131,7 @@ func (c *Controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return c.reconciler.Reconcile(ctx, request)
 }
 
-// step returns what every pass of a runner has around what a rule does: before it, the job is written on the pod,
+// step returns a rule's step with what every pass of a runner does around it: before it, the job is written on the pod,
 // because that protects the job. The runner is reconciled again when its pod must be treated as lost, at the latest.
 func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
 	return func(ctx context.Context, w *world) error {
@@ -183,7 +183,7 @@ func (w *world) podLostAt() time.Time {
 }
 
 // begin remembers, in the first pass, when this manager took over and which runners existed by then. Another manager
-// may have registered those, even if the API server's clock dates them later than ours dates this.
+// may have registered these, even if the API server's clock dates them later than ours dates the takeover.
 func (c *Controller) begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,9 +201,9 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
-// remember returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from a status in
-// which it may be outdated: while a runner waits for a pod, another registration may have been requested and its answer
-// lost. Nobody knows whether a JIT config left by another manager was used, so such a runner is registered again.
+// remember returns the memory of a runner that has not been seen before. Its id on GitHub is not taken from the status
+// if that may be outdated: while a runner waits for a pod, another registration may have been requested and its answer
+// lost. Nobody knows whether a JIT config left by another manager was used: such a runner is registered again.
 func remember(runner *v1alpha1.EphemeralRunner) *memory {
 	m := &memory{waited: runner.Status.HadJob()}
 	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
@@ -310,7 +310,7 @@ func (c *Controller) apply(ctx context.Context, w *world, d rules.Decision) erro
 }
 
 // A runner that its set doesn't count, or has no room for, is looked at again every uncountedInterval. A set that
-// doesn't count is restored in a second, or deleted with its runners in half a minute.
+// doesn't count its runners is restored in a second, or deleted with its runners in half a minute.
 const uncountedInterval = 5 * time.Second
 
 // Why a runner waits that its set doesn't count.
@@ -324,8 +324,8 @@ var (
 )
 
 // launchCounted starts an attempt of a runner that its set counts: the set belongs to an AutoscalingRunnerSet, which
-// decides how many runners there are, and has room for this one. A set creates no more than it has room for; others
-// may. Any other runner waits, and says so.
+// decides the number of runners, and has room for this one. A set creates no more than it has room for; others may. Any
+// other runner waits, and says so.
 func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 	origin, err := c.origin(ctx, w.set)
 	if err != nil {
@@ -358,8 +358,8 @@ func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRu
 	return origin != nil, err
 }
 
-// runnerSet returns the set that controls a runner, nil if none that lives does. What the cache lacks may just be late,
-// so the API server is asked before a runner is called abandoned.
+// runnerSet returns the set that controls a runner, nil if no living set does. A set that the cache lacks may just be
+// late, so the API server is asked before a runner is called abandoned.
 func (c *Controller) runnerSet(
 	ctx context.Context, runner *v1alpha1.EphemeralRunner,
 ) (*v1alpha1.EphemeralRunnerSet, error) {
@@ -373,7 +373,7 @@ func (c *Controller) runnerSet(
 	return nil, nil
 }
 
-// origin returns the AutoscalingRunnerSet that a set belongs to, nil if none that lives.
+// origin returns the AutoscalingRunnerSet that a set belongs to, nil if it belongs to no living one.
 func (c *Controller) origin(
 	ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
 ) (*v1alpha1.AutoscalingRunnerSet, error) {

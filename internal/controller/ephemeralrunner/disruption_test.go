@@ -67,7 +67,7 @@ var ends = []end{
 }
 
 // befall has the runner's next pod end so, and waits for the one after that for as long as a pause may last. It returns
-// how long the pause was.
+// the pause.
 func (f *fixture) befall(e end) time.Duration {
 	f.Helper()
 	f.settle()

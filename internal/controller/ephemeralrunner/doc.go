@@ -6,10 +6,10 @@
 // deleted has a plan of its own, carried out in finalize.go.
 //
 // The rooms below are used by this package only. launch asks GitHub about the runner, and creates Secret and pod: in
-// the pool, so no worker waits. rules has the terms in which it says how far that is. mark writes the job on the pod
-// and holds back what only reports. remains removes what no owner collects.
+// the pool, so no worker waits. rules has the terms in which launch reports its progress. mark writes the job on the
+// pod and holds back what only reports. remains removes what no owner collects.
 //
-// A runner without a set that lives is removed before it gets anything: removeAbandoned.
+// A runner without a living set is removed before it gets anything: removeAbandoned.
 //
 // A restart loses what the controller remembers. The pod's annotation and GitHub then tell what was done. A Secret
 // alone does not tell whether its JIT config was used, so a runner without a pod is registered again.

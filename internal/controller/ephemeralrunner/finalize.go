@@ -93,9 +93,9 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 }
 
 // hadItsJob reports whether the registration has had its one job. A report of the job's end may be late and belong to
-// an earlier registration of the same name, so it counts only if there was none: no attempt has ended, and either no
-// other manager can have registered the runner, or this one found it with a pod and has requested no registration
-// itself.
+// an earlier registration of the same name, so it counts only if there was no earlier one: no attempt has ended, and
+// either no other manager can have registered the runner, or this one found it with a pod and has requested no
+// registration itself.
 func (m *memory) hadItsJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	alone := !m.inherited || (m.hadPod(status) && !m.launch.WasAsked())
 	return status.JobCompleted() && rules.AttemptsRecorded(status) == 0 && alone
@@ -120,7 +120,7 @@ func (c *Controller) rememberBusy(w *world) {
 	w.Memory.busy = w.Memory.busy || w.removal().Busy()
 }
 
-// reportUnanswered records one Event: the deletion waits for GitHub, for how long, and why no answer has come.
+// reportUnanswered records one Event: the deletion waits for GitHub, with the limit of the wait and the last failure.
 func (c *Controller) reportUnanswered(ctx context.Context, w *world, o *rules.Leaving) {
 	failure := o.Removal.Failure
 	if failure == nil || o.Removal.Busy() || w.Memory.unansweredReported {
@@ -150,8 +150,8 @@ func (c *Controller) reportDraining(ctx context.Context, w *world) error {
 	return c.patchStatus(ctx, w, before, event)
 }
 
-// reportKept says a single time, in the status and in an Event, that the runner has ended and who keeps its pod. If the
-// status already has a final phase, it stays.
+// reportKept says a single time, in the status and in an Event, that the runner has ended and who keeps its pod. A
+// final phase that the status already has stays.
 func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome) error {
 	if w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
@@ -163,8 +163,8 @@ func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome
 		"the runner has ended and waits for its pod: "+w.Status.Message))
 }
 
-// setStays writes into the status why a runner stays that has ended. If it has no final phase, it gets one: its set
-// counts it no longer.
+// setStays writes into the status why a runner that has ended stays. If the status has no final phase, it gets one:
+// then the runner's set counts it no longer.
 func (w *world) setStays(ended podstatus.Phase, reason, message string) {
 	status := &w.Status
 	switch {
@@ -178,7 +178,8 @@ func (w *world) setStays(ended podstatus.Phase, reason, message string) {
 }
 
 // settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns false while
-// that is not known yet, or while the runner's set has not counted the job: its object is the only record of it.
+// that is not known yet, or while the runner's set has not counted the job: the runner's object is the only record of
+// the loss.
 func (c *Controller) settleLoss(ctx context.Context, w *world, o *rules.Leaving) (settled bool, err error) {
 	lost, due := w.Memory.JobEnd(&w.Status, o.Pod, w.Memory.pod.ending, o.Now).Loss()
 	if w.Memory.abandoned && w.Memory.pod.uid == "" {
@@ -231,7 +232,7 @@ func (c *Controller) lossCounted(ctx context.Context, w *world) (bool, error) {
 
 // A runner whose set doesn't live is nobody's: no maxRunners limits it, and no uninstall removes it. Such runners,
 // Secrets and pods come from backups, which lose owners or have those of another time or cluster, or are made by hand.
-// They are removed before they get anything, and adopted by nobody: how many a set wants is for the set to say.
+// They are removed before they get anything, and adopted by nobody: only the set decides the number of its runners.
 
 // removeAbandoned deletes a runner that no set counts. Its finalization lets a job finish and removes pod, Secret and
 // registration, so a runner that has lost its finalizer gets it back first.
@@ -273,13 +274,14 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 const (
 	// A claim that the manager may not delete is tried again every forbiddenInterval.
 	forbiddenInterval = 30 * time.Second
-	// Until when a report is awaited is decided again every awaitedInterval: the listener may be back, of which a
-	// runner is not told. That costs no request.
+	// A runner that waits for a report decides every awaitedInterval again whether it still does: the listener may be
+	// back, and no event of a runner tells that. That costs no request.
 	awaitedInterval = 10 * time.Second
 )
 
-// settleClaims deletes the claims of a runner that is about to go, if its job has left what must not be passed on. It
-// returns false while that is not known, or while the manager may not: until the runner is gone nobody else gets them.
+// settleClaims deletes the claims of a runner that is about to go, if its job has left something in them that must not
+// be passed on. It returns false while that is not known, or while the manager may not delete them: until the runner is
+// gone nobody else gets the claims.
 func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
 	named := slices.ContainsFunc(slices.Collect(maps.Values(w.Spec.VolumeClaims)), func(n string) bool {
 		return n != ""
@@ -345,8 +347,8 @@ func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string,
 		report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
 }
 
-// claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if it is being deleted, nil if
-// there is none.
+// claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if the set is being deleted, nil
+// if there is none.
 func (c *Controller) claimedSet(ctx context.Context, w *world) (*v1alpha1.AutoscalingRunnerSet, error) {
 	owner := metav1.GetControllerOfNoCopy(w)
 	if owner == nil || owner.Kind != "EphemeralRunnerSet" {

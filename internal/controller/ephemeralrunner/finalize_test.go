@@ -298,7 +298,8 @@ func TestNamesakeIsAnotherRunner(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.reconcile()
 		f.replaceBy(newNamesake())
-		if err := errors.Join(f.api.WithWatch.Delete(t.Context(), f.pod()), f.api.WithWatch.Delete(t.Context(), f.secret())); err != nil {
+		if err := errors.Join(f.api.WithWatch.Delete(t.Context(), f.pod()),
+			f.api.WithWatch.Delete(t.Context(), f.secret())); err != nil {
 			t.Fatal(err)
 		}
 		clear(f.github.registered)

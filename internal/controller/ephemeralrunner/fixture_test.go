@@ -265,7 +265,7 @@ func (f *fixture) wantEvent(reason string) {
 	}
 }
 
-// recordingAPI notes the requests that a real API server would get, and refuses those that it is set up to refuse.
+// recordingAPI records the requests that a real API server would get, and refuses those that it is set up to refuse.
 type recordingAPI struct {
 	client.WithWatch
 	mu       sync.Mutex

@@ -88,7 +88,7 @@ func TestAnotherPodHasItsOwnGracePeriod(t *testing.T) {
 }
 
 // When a runner is given up whose pod has ended and stays depends on its spec, on the pod's grace period, and on when
-// the failure was noted.
+// the failure was recorded.
 func TestTimeForAnEndedPodToGo(t *testing.T) {
 	const long = time.Hour
 	for title, test := range map[string]struct {
@@ -127,7 +127,7 @@ func TestTimeForAnEndedPodToGo(t *testing.T) {
 	}
 }
 
-// A failure that is noted long after the pod's deletion has begun gives the pod its whole time again.
+// A failure that is recorded long after the pod's deletion has begun gives the pod its whole time again.
 func TestTimeForAPodThatFailsLongAfterItsDeletion(t *testing.T) {
 	const long = time.Hour
 	inBubble(t, func(f *fixture) {

@@ -150,7 +150,7 @@ func TestLateCacheRepeatsNothing(t *testing.T) {
 		f.settle()
 		late := f.runner()
 		f.setPod(exits(1))
-		f.settle() // GitHub was asked, the failure noted
+		f.settle() // GitHub was asked, the failure recorded
 		f.wantCalls("jit", "remove 101")
 		f.api.sent()
 		f.cache.Client = staleCache{recordingAPI: f.api, runner: late}

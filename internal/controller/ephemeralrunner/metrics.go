@@ -19,7 +19,8 @@ var (
 			"changes and when the wait ends.", "reason")
 )
 
-// waiting is a pod that does not run yet: why, since when, and the scale set whose series count it.
+// waiting is a pod that does not run yet: the reason, the time since which it has waited for that, and the scale set
+// whose series count it.
 type waiting struct {
 	name, namespace string
 	reason          string
@@ -62,8 +63,8 @@ var waitSeconds = setmetrics.Histogram("job_wait_seconds",
 	"Time that jobs waited for each phase of their start, from the phase before it; observed once per job, "+
 		"when it has started.", waitBuckets, "phase")
 
-// measureWait records, a single time, how the runner's job spent its wait. If this manager has found the job already
-// there, the manager before has measured it.
+// measureWait records, a single time, the time that the runner's job waited in each phase. If the job was there when
+// this manager started, the manager before has measured it.
 func (m *memory) measureWait(w *world) {
 	if m.waited {
 		return

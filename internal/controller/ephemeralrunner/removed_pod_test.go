@@ -34,8 +34,8 @@ func TestFinalizersGoBeforeTheRunnerThoughTheCacheStillShowsItsPod(t *testing.T)
 	}, newRunner())
 }
 
-// The manager was killed while it deleted the pod: the API server has noted that the pod is to go immediately, and no
-// more. The next manager doesn't wait for it.
+// The manager was killed while it deleted the pod: the API server has recorded that the pod is to go immediately, and
+// no more. The next manager doesn't wait for it.
 func TestTheNextManagerFinishesAnInterruptedDeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		grace   int64 // seconds

@@ -24,7 +24,7 @@ var errNoAnswer = errors.New("connection reset")
 
 func notFound() error { return apierrors.NewNotFound(schema.GroupResource{}, name) }
 
-// write notes that the API server has something new.
+// write records that the API server has something new.
 func (s *simulation) write(object client.Object) {
 	s.version++
 	object.SetResourceVersion(fmt.Sprint(s.version))

@@ -50,7 +50,7 @@ type simulation struct {
 	runnerID   int  // on GitHub, 0 if there is none
 	busy       bool // by GitHub's answers
 	late       int  // 1 while the report of a job's end is late, 2 when the manager has been replaced since, else 0
-	registered int  // how many registrations there have been
+	registered int  // number of registrations that there have been
 	failed     int  // calls to GitHub in a row
 
 	started    *controllertest.Started

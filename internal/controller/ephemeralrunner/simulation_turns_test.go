@@ -16,7 +16,7 @@ import (
 // At most mostPassesAtOnce passes may follow each other without time passing.
 const mostPassesAtOnce = 50
 
-// shown is what the watches show of the runner or of its pod; the events say no more than that something has changed.
+// shown returns the object by which the watches show the runner or its pod; events say only that something has changed.
 func shown() *v1alpha1.EphemeralRunner {
 	return &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }

@@ -130,8 +130,8 @@ var startupSeconds = setmetrics.Histogram("runner_startup_seconds",
 	"Time from a runner's creation until its container ran, including registration, scheduling and the image pull; "+
 		"runners that needed a second pod are left out.", setmetrics.StartupBuckets)
 
-// countStart records how long a runner took to start at its first attempt. A later pod may replace one that was idle
-// for days.
+// countStart records the time that a runner took to start at its first attempt. A later pod may replace one that was
+// idle for days.
 func countStart(w *world, now time.Time) {
 	if rules.AttemptsRecorded(&w.Status) > 0 {
 		return

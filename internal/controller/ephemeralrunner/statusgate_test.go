@@ -88,7 +88,8 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 		}
 		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
-		f.configure(func(o *ephemeralrunner.Options) { o.Workers = 24 + 1 }) // as many as the manager has, and one that is stuck
+		// as many as the manager has, and one that is stuck
+		f.configure(func(o *ephemeralrunner.Options) { o.Workers = 24 + 1 })
 		started := f.start()
 		started.Added(endedPod(another("other"))) // which keeps the gate closed
 		for _, other := range runners[burst:] {

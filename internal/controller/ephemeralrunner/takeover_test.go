@@ -71,7 +71,7 @@ var secondRegistration = map[string]func(f *fixture){
 		f.setPod(runs)
 		f.settle()
 		f.endUnnoticed()
-		f.settle() // notes the failure
+		f.settle() // records the failure
 		f.elapse(rules.RetryBackoff[0])
 	},
 }

@@ -61,7 +61,7 @@ func TestAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// The same after a start: the registration is gone, and so is what was seen of the start.
+// The same after a start: the registration is gone, and nothing is remembered of the start.
 func TestStartedAttemptIsOverThoughItsFailureIsNotedWithoutAnAnswer(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.started()

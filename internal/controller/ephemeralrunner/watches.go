@@ -41,9 +41,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. One that is
-// gone without having been deleted first went without its finalization: it came back without its finalizer, its owner
-// is gone, and garbage collection may have been faster than any pass.
+// runnerEvents enqueues runners, with high priority if they are new or their job has just been reported. A runner that
+// is gone without having been deleted first went without its finalization: it was restored without its finalizer, its
+// owner is gone, and garbage collection may have been faster than any pass.
 func (c *Controller) runnerEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
@@ -69,8 +69,8 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 	}
 }
 
-// podEvents enqueues the runners of pods, with high priority if the pod has ended, and then informs the gate as well.
-// The last state of a pod that is gone is kept for the next pass.
+// podEvents enqueues the runners of pods. If the pod has ended, it does so with high priority, and informs the gate as
+// well. The last state of a pod that is gone is kept for the next pass.
 func (c *Controller) podEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
@@ -106,8 +106,8 @@ func (c *Controller) enqueueOwner(q reconcile.Queue, object client.Object, remov
 	enqueue(q, object, owner.Name, priority)
 }
 
-// isRunner reports whether an owner, which may be nil, is a runner of this API: anybody may give a pod another one of
-// that kind.
+// isRunner reports whether an owner, which may be nil, is a runner of this API: anybody may give a pod an owner of the
+// same kind of another API.
 func isRunner(owner *metav1.OwnerReference) bool {
 	return owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String() && owner.Kind == "EphemeralRunner"
 }

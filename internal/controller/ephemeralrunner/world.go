@@ -35,8 +35,8 @@ type world struct {
 	outcome rules.Outcome
 	// launched is the last launch. It is read a single time, so that its result and its end belong to the same call.
 	launched rules.Progress
-	// set is the set that controls the runner, the cache's own, nil if none that lives does; setErr says why nobody can
-	// tell. They are not asked for if the runner is being deleted or the cache is older than the last write.
+	// set is the set that controls the runner, the cache's own, nil if no living set does; setErr says why nobody can
+	// tell. The set is not looked for if the runner is being deleted or the cache is older than the last write.
 	set    *v1alpha1.EphemeralRunnerSet
 	setErr error
 }
@@ -64,7 +64,7 @@ type memory struct {
 	finalizersRemoved bool           // of the EphemeralRunner object
 
 	waiting  *waiting  // nil if no pod is waiting to run
-	waited   bool      // how long its job waited is measured
+	waited   bool      // the wait of its job is measured
 	deniedAt time.Time // when a policy or webhook last denied patching the pod
 	busy     bool      // GitHub has refused to remove the registration because of a job
 
@@ -138,8 +138,8 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	return w
 }
 
-// lost reports whether a pod that was removed is that of the present attempt, and was not removed at the controller's
-// request. If no pass has seen that pod, the last one that was seen belongs to an earlier attempt.
+// lost reports whether a pod that was removed is the pod of the present attempt, and was not removed at the
+// controller's request. If no pass has seen that pod, the last one that was seen belongs to an earlier attempt.
 func (m *memory) lost(runner *v1alpha1.EphemeralRunner, removed *corev1.Pod) bool {
 	if removed == nil || !metav1.IsControlledBy(removed, runner) {
 		return false
@@ -174,10 +174,10 @@ func needsLivePod(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, now time.Ti
 	return podstatus.Stuck(pod, now) || rules.OutcomeOf(pod, now).Phase == podstatus.NeverStarted
 }
 
-// missedPod reads the pod from the API server, and whether there is a Secret if that tells who has taken the pod. If
-// reading is forbidden while the runner is being deleted, or has no set, it trusts the cache: the right to read pods
-// comes from the scale set's Role, which may be deleted first. The deletion has its own deadline, and asks GitHub
-// before anything is killed.
+// missedPod reads the pod from the API server. It also finds out whether there is a Secret, if that tells who has taken
+// the pod. If reading is forbidden while the runner is being deleted, or has no set, it trusts the cache: the right to
+// read pods comes from the scale set's Role, which may be deleted first. The deletion has its own deadline, and asks
+// GitHub before anything is killed.
 func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error) {
 	runner := p.Object
 	pod, err := launch.OwnPod(ctx, c.options.Reader, runner)
@@ -248,7 +248,7 @@ func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
 	return reconcile.IsStale(runner, m.writtenVersion)
 }
 
-// see remembers which pod exists, and since when it is being deleted.
+// see remembers which pod exists, and the time since which it is being deleted.
 func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
 	if pod != nil && l.uid != pod.UID {
 		*l = lastPod{uid: pod.UID}
@@ -301,7 +301,7 @@ func (m *memory) hadPod(status *v1alpha1.EphemeralRunnerStatus) bool {
 
 // goneUnseen reports whether this manager has found the runner with a canceled job and, if there is none, never with a
 // pod. The pod of a job that a person cancels exits with 0 and stays until a manager deletes it, after the runner's
-// Secret; so if the Secret is there, something else took the pod while no manager led, as a node drain does that moves
+// Secret; so if the Secret is there, something else took the pod while no manager led, such as a node drain that moves
 // the manager, too.
 func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return m.inherited && m.pod.uid == "" && !m.secretDeleted && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
@@ -321,10 +321,10 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
-// apiServerTime estimates the API server's current time from the pod's deletionTimestamp; it returns now if the pod
+// apiServerTime estimates the API server's current time from the pod's deletionTimestamp, and returns now if the pod
 // isn't being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by
-// ours it was first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy
-// runner, whose pod may have an hour to end, its job.
+// ours it was first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner
+// its job: its pod may have an hour to end.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return now

@@ -70,8 +70,8 @@ func (c *Controller) apply(ctx context.Context, w *world) error {
 	return errors.Join(err, c.dropProxySecret(ctx, w))
 }
 
-// ask asks GitHub what is planned, except about runners with a question already under way. It returns how many removals
-// it requested.
+// ask asks GitHub what is planned, except about runners with a question already under way. It returns the number of
+// removals that it requested.
 func (c *Controller) ask(w *world) int {
 	deregister, lookUp := w.plan.With(scaling.Deregister), w.plan.With(scaling.LookUp)
 	if len(deregister)+len(lookUp) == 0 {
@@ -135,8 +135,8 @@ func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySe
 	return err
 }
 
-// deleteRunners deletes runners; if they must be unchanged, only those that nobody has written to since they were seen.
-// One that got a registration or a job in the meantime stays.
+// deleteRunners deletes runners. With unchanged it deletes only those that nobody has written to since they were seen:
+// a runner that got a registration or a job in the meantime stays.
 func (c *Controller) deleteRunners(ctx context.Context, w *world, runners []*roster.Runner, unchanged bool) error {
 	now := c.options.Clock.Now()
 	remaining := w.Memory.WithoutRecentlyDeleted(runners, now)

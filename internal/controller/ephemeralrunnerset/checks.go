@@ -47,7 +47,7 @@ type checkMemory struct {
 // toldCheck is the memory of one check run.
 type toldCheck struct {
 	feedback.Told
-	// At triedAt GitHub last answered, or did not.
+	// triedAt is the time of the last attempt, whether GitHub answered or not.
 	triedAt time.Time
 	// failures counts failed attempts in a row; the next is made at retryAt. dropped is set if there is none.
 	failures int
@@ -101,7 +101,7 @@ func (c *Controller) tellAuthors(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordOf returns the status' record of a check run: its last word is recorded after it is said.
+// recordOf returns the status' record of a check run. The last word is recorded only after it is said.
 func recordOf(check *feedback.Check, before *v1alpha1.CheckRecord, said bool) v1alpha1.CheckRecord {
 	record := check.CheckRecord
 	switch record.Over = record.Over && said; {
@@ -113,8 +113,8 @@ func recordOf(check *feedback.Check, before *v1alpha1.CheckRecord, said bool) v1
 	return record
 }
 
-// said reports whether GitHub knows what a check run is to say, or will never. What was told before a restart is known
-// by its record.
+// said reports whether GitHub knows what a check run is to say, or will never know it. The record shows what was told
+// before a restart.
 func (of *toldCheck) said(check *feedback.Check, record *v1alpha1.CheckRecord) bool {
 	known := record != nil && of.At.IsZero() && ((record.Over && check.Over) || record.Told == check.Digest())
 	return of.dropped || of.Says(check) || known
@@ -129,8 +129,8 @@ func (m *checkMemory) tellAt(of *toldCheck, repository string) time.Time {
 	return kube.LaterOf(at, of.At.Add(checkInterval))
 }
 
-// keepLately forgets the check runs that are none of told. If there is something to tell of one again soon, it waits
-// for its minute.
+// keepLately forgets the check runs that are not in told, except for those written within the last minute: if there is
+// something to tell about one again soon, it waits for the rest of its minute.
 func (m *checkMemory) keepLately(told map[feedback.Key]*toldCheck, now time.Time) {
 	for key, of := range m.told {
 		if told[key] == nil && now.Before(of.At.Add(checkInterval)) {
@@ -140,7 +140,7 @@ func (m *checkMemory) keepLately(told map[feedback.Key]*toldCheck, now time.Time
 	m.told = told
 }
 
-// story returns what there is to tell, nil if nobody wants to be told and nothing is to be brought to its end.
+// story returns the story to tell, nil if nobody wants to be told and no check run is to be brought to its end.
 func (c *Controller) story(ctx context.Context, w *world) (*feedback.Story, error) {
 	story := &feedback.Story{ScaleSet: w.Memory.scaleSet.Name, Told: w.Object.Status.Checks}
 	wanted := !w.deleting() && w.origin.Spec.Feedback != nil && w.origin.Spec.Feedback.Checks
@@ -167,8 +167,8 @@ func (c *Controller) story(ctx context.Context, w *world) (*feedback.Story, erro
 	return story, nil
 }
 
-// leaveToOthers drops from the last words of a set what another one says that has taken its place: their check runs are
-// the same.
+// leaveToOthers drops from a set's last words what is said by another set that has taken its place: their check runs
+// are the same.
 func (c *Controller) leaveToOthers(ctx context.Context, w *world, story *feedback.Story) error {
 	var sets v1alpha1.EphemeralRunnerSetList
 	if err := c.options.Client.List(ctx, &sets, client.InNamespace(w.Key.Namespace),

@@ -91,7 +91,9 @@ func TestSeriesAreThereBeforeAnythingIsCounted(t *testing.T) {
 	wanted.Checks = true
 	setmetrics.Delete(setKey)
 	checksTest(t, wanted, func(g *checkedCommit) {
-		for counter, want := range map[string]int{"gha_controller_checks_told_total": 3, "gha_controller_jobs_rerun_total": 2} {
+		for counter, want := range map[string]int{
+			"gha_controller_checks_told_total": 3, "gha_controller_jobs_rerun_total": 2,
+		} {
 			if got := len(controllertest.Series(g, counter, labelsOf(setKey))); got != want {
 				g.Errorf("%s: %d series, want %d", counter, got, want)
 			}
@@ -102,7 +104,9 @@ func TestSeriesAreThereBeforeAnythingIsCounted(t *testing.T) {
 // A set that goes says so on the commits that wait for it; if GitHub does not answer, it goes without.
 func TestADeletedSetSaysThatNobodyWaitsForIt(t *testing.T) {
 	for name, refuse := range map[string]error{
-		"told": nil, "GitHub does not answer": &actions.NetworkError{Endpoint: actions.EndpointUpdateCheckRun, Attempts: 1, Err: context.DeadlineExceeded},
+		"told": nil,
+		"GitHub does not answer": &actions.NetworkError{Endpoint: actions.EndpointUpdateCheckRun, Attempts: 1,
+			Err: context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {

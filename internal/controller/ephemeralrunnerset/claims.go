@@ -36,10 +36,10 @@ const (
 	// mount them, every mountEventsInterval.
 	slowStartGrace      = 20 * time.Second
 	mountEventsInterval = 20 * time.Second
-	// maxMountEvents bounds how many Events of one sort are read.
+	// maxMountEvents bounds the number of Events of one sort that are read.
 	maxMountEvents = 500
-	// After the API server has forbidden it no claim is changed for shortestForbiddenBackoff, doubling up to
-	// longestForbiddenBackoff. For claimsForbiddenFor after that it is told.
+	// After the API server has forbidden to change a claim, none is changed for shortestForbiddenBackoff, doubling up to
+	// longestForbiddenBackoff. The condition says so until claimsForbiddenFor after that.
 	shortestForbiddenBackoff = time.Minute
 	longestForbiddenBackoff  = time.Hour
 	claimsForbiddenFor       = 2 * time.Minute
@@ -194,7 +194,7 @@ func (c *Controller) askAboutMounts(ctx context.Context, w *world, claims []core
 	c.leases.RememberMountEvents(scaleSet, found, claims)
 }
 
-// recordOnClaims writes what the decision has to be remembered for longer than this process lives.
+// recordOnClaims writes to the claims what must be remembered of the decision for longer than this process lives.
 func (c *Controller) recordOnClaims(ctx context.Context, w *world, claims []corev1.PersistentVolumeClaim) error {
 	byUID := make(map[types.UID]*corev1.PersistentVolumeClaim, len(claims))
 	for i := range claims {
@@ -231,8 +231,8 @@ func (c *Controller) deleteClaims(ctx context.Context, w *world) error {
 	})
 }
 
-// onClaims does something with claims, in parallel. What the manager may not do is told by a condition, and doesn't
-// fail the pass: the rights come with the chart's values, and go with them. So it tries again more and more seldom.
+// onClaims does something with claims, in parallel. If the manager may not do it, a condition says so, and the pass
+// doesn't fail: the rights come with the chart's values, and go with them. So it tries again more and more seldom.
 func (c *Controller) onClaims(ctx context.Context, w *world, n int, do func(context.Context, int) error) error {
 	m := w.Memory
 	if n == 0 || w.Now.Before(m.claimsAllowedAt) {
@@ -286,7 +286,7 @@ func (c *Controller) giveWay(ctx context.Context, w *world) {
 }
 
 // takeLease returns the lease that a new runner gets, and remembers it before the runner's creation is requested. A
-// creation that is repeated gets the same again, and nothing if there were no claims when it was first requested.
+// creation that is repeated gets the same lease again, and none if there were no claims when it was first requested.
 func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	if w.leasing == nil {
 		return volumeclaims.Lease{}
@@ -299,7 +299,7 @@ func (w *world) takeLease(name string, repeated bool) volumeclaims.Lease {
 	return lease
 }
 
-// describeClaims writes into the status how many claims there are, and what runners wait for.
+// describeClaims writes into the status the number of claims, and what runners wait for.
 func (w *world) describeClaims() {
 	status, m := &w.Object.Status, w.Memory
 	const conditionType = v1alpha1.ConditionVolumeClaimsReady
@@ -377,11 +377,11 @@ var claimsByState = setmetrics.Gauge("volume_claims",
 		"other are about to go, or copies are made from them on request.",
 	"template", "state")
 
-// claimState is a state in which claims of a template are.
+// claimState is one state of the claims of one template.
 type claimState struct{ template, state string }
 
-// publishClaims publishes how many claims of each template are in each state. A state that had a claim and has none now
-// shows 0.
+// publishClaims publishes the number of claims of each template in each state. A state that had a claim and has none
+// now shows 0.
 func (m *memory) publishClaims(set *v1alpha1.EphemeralRunnerSet, templates map[string]volumeclaims.Counts) {
 	counts := map[claimState]int{}
 	for state := range m.publishedClaims {

@@ -57,8 +57,7 @@ func (f *fixture) only() *v1alpha1.EphemeralRunner {
 	return &runners[0]
 }
 
-// waitUntilGone lets a time pass, with a pass every few seconds, as long as the runner is wanted. It returns how long
-// that was.
+// waitUntilGone lets a time pass, with a pass every few seconds, as long as the runner is wanted. It returns that time.
 func (f *fixture) waitUntilGone(runner *v1alpha1.EphemeralRunner, most time.Duration) time.Duration {
 	f.Helper()
 	for waited := time.Duration(0); waited < most; waited += 5 * time.Second {

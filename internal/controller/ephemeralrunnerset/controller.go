@@ -149,13 +149,13 @@ type memory struct {
 	numbers effective.Plan
 	// kept are the runners that only finalizers of others keep.
 	kept kube.Kept
-	// At recordedJobsAt the last job ended about which an Event was recorded because it ran on an unknown runner.
+	// recordedJobsAt is the end of the last job for which an Event was recorded because it ran on an unknown runner.
 	recordedJobsAt time.Time
 	// At lostCountedAt lost jobs were last counted.
 	lostCountedAt time.Time
 	visits        visits
 	checks        checkMemory
-	// recordedMoves has, by node, the departures of which an Event was recorded.
+	// recordedMoves has, by node, the departures for which an Event was recorded.
 	recordedMoves map[string]int
 	// placing is the memory of capacity.mode Placement, nil in the other mode; followsPods says to the watch of pods
 	// whether it is set.
@@ -170,8 +170,8 @@ type memory struct {
 	labels          seriesLabels
 	// At differsSince the set was first seen to differ from its AutoscalingRunnerSet, zero while it doesn't.
 	differsSince time.Time
-	// reported is the last write of the status, and changedAt since when the status should say something else, zero
-	// while it shouldn't. What it should say is described, and has been since movedAt.
+	// reported is the last write of the status. Since changedAt the status should say something else, zero while it
+	// shouldn't. described is what it should say, and has been since movedAt.
 	reported           report.Written
 	described          v1alpha1.EphemeralRunnerSetStatus
 	changedAt, movedAt time.Time
@@ -213,7 +213,7 @@ func (c *Controller) forget(set types.NamespacedName, m *memory) {
 	}
 }
 
-// isReplaced reports whether another set than the one remembered serves its scale set.
+// isReplaced reports whether a set other than the remembered one serves its scale set.
 func (c *Controller) isReplaced(m *memory) (replaced bool) {
 	c.EachMemory(func(_ types.NamespacedName, other *memory) {
 		replaced = replaced || (other != m && other.scaleSet == m.scaleSet)
@@ -228,8 +228,8 @@ type world struct {
 	// on if it can't be read: originErr says why.
 	origin    *v1alpha1.AutoscalingRunnerSet
 	originErr error
-	// abandoned says why no AutoscalingRunnerSet will take a set back that has none, "" if one may; abandonedErr says
-	// why that is not known.
+	// abandoned says why no AutoscalingRunnerSet will take back a set that has none, "" if one may; abandonedErr says why
+	// that is not known.
 	abandoned    string
 	abandonedErr error
 	// difference says why the set is not what its AutoscalingRunnerSet gives it, "" if it is.
@@ -253,7 +253,7 @@ type world struct {
 	claims  *volumeclaims.Decision
 	// room is the decision of capacity.mode Placement, nil in the other mode.
 	room *placing.Outcome
-	// The set may have most runners, and its status is to say checks of check runs.
+	// most is the number of runners that the set may have, and checks is what its status is to say of check runs.
 	most   int
 	checks []v1alpha1.CheckRecord
 }
@@ -284,8 +284,8 @@ func (w *world) isAbandoned() bool { return w.abandoned != "" }
 
 func (w *world) differs() bool { return w.difference != "" }
 
-// observe finds out whose the set is and which runners it has. It adds to what is remembered whatever of these, and of
-// GitHub's answers about them, is seen for the first time.
+// observe finds out whose the set is and which runners it has. It remembers those facts about the runners, and those
+// answers of GitHub about them, that are seen for the first time.
 func (c *Controller) observe(
 	ctx context.Context, p *reconcile.Pass[*v1alpha1.EphemeralRunnerSet, memory],
 ) (*world, error) {
@@ -356,7 +356,8 @@ func (c *Controller) drain(ctx context.Context, w *world) error {
 	return c.deleteRunners(ctx, w, remaining, false)
 }
 
-// announce decides for how many jobs GitHub is told that there is room, if the set announces what its cluster places.
+// announce decides the number of jobs for which GitHub is told that there is room, if the set announces what its
+// cluster places.
 func (c *Controller) announce(ctx context.Context, w *world) error {
 	m, places := w.Memory, w.origin.Spec.PlacesJobs()
 	m.followsPods.Store(places)

@@ -43,7 +43,8 @@ func many(n int) []v1alpha1.EphemeralRunner {
 
 // populate returns a controller whose watch has shown n busy runners of a set.
 func populate(n int) (*ephemeralrunnerset.Controller, *v1alpha1.EphemeralRunnerSet, []v1alpha1.EphemeralRunner) {
-	c, set, runners := ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}), newSet(n), many(n)
+	c, set, runners := ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}),
+		newSet(n), many(n)
 	set.Spec.EphemeralRunnerSpec.GitHubConfigUrl = exampleURL
 	watch := controllertest.RunnerWatch{Handler: c.RunnerEvents()}
 	watch.Show(context.Background(), runners)

@@ -7,15 +7,15 @@
 //
 // The rooms below know one thing each:
 //   - roster: every runner that the watch has shown, by set, and what decisions need to know of it.
-//   - scaling: the rule for how many runners are missing or surplus (slots.go), and all else that a pass decides. It
+//   - scaling: the rule for the number of runners missing or surplus (slots.go), and all else that a pass decides. It
 //     was chosen by simulation; change it only with another one. Its idea: replicas counts the jobs that GitHub has
 //     assigned, so a slot belongs to a job, not to a pod. While the listener's last figure may still count a job that
 //     has ended, its slot is held and not refilled.
-//   - figures: how many of the jobs that GitHub counts are believed.
+//   - figures: the number of jobs counted by GitHub that is believed.
 //   - creations: runners that were requested. One counts immediately, before the watch shows it and even if the request
 //     got no answer. If the watch doesn't show it in time, the API server is asked (unseen.go).
 //   - departures: nodes that are about to go away. Runners without a job leave them.
-//   - jobpods: the pods of container hooks that can't run.
+//   - jobpods: the pods of jobs that can't run.
 //   - leases: who uses the claims of the scale set. Which claim a new runner gets is decided in internal/volumeclaims
 //     (claims.go).
 //

@@ -32,7 +32,7 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 var setKey = types.NamespacedName{Namespace: "arc-runners", Name: "set"}
 
-// How long things take that other rooms decide, for tests that let the time pass.
+// Durations that other rooms decide, for tests that let the time pass.
 const (
 	// for which a slot is held
 	settleGrace, heldTimeout = 3 * time.Second, 15 * time.Minute
@@ -125,7 +125,8 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 			requests: map[string]int{}}
 		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
-			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet, ephemeralrunnerset.ScaleSetOfClaim).
+			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet,
+				ephemeralrunnerset.ScaleSetOfClaim).
 			WithIndex(&corev1.Event{}, "reason",
 				func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
 			WithInterceptorFuncs(f.interceptors()).Build()

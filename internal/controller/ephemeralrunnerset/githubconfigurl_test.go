@@ -32,7 +32,8 @@ func (f *fixture) runner(name string) *v1alpha1.EphemeralRunner {
 	return r
 }
 
-// The runner's own finalization asks the GitHub at which it is registered: a note that it need not ask would be wrong.
+// The runner's own finalization asks the GitHub at which it is registered: a record that it need not ask would be
+// wrong.
 func TestMovedSetAsksOnlyWhereItsRunnersAreRegistered(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.EphemeralRunnerSpec)

@@ -154,7 +154,7 @@ const reasonJobRerun = "JobRerun"
 var jobsRerun = setmetrics.Counter("jobs_rerun_total",
 	"Lost jobs of scale sets with feedback.rerunLostJobs, by result: run again (Done), or not (GivenUp).", "result")
 
-// errRunnerDeleted says that nothing is known any more of a lost job, which therefore is not run again.
+// errRunnerDeleted is the cause if a lost job is not run again because nothing is known of it any more.
 var errRunnerDeleted = errors.New("its runner's object was deleted")
 
 // visits has the memory of each workflow run with lost jobs. After a restart each is visited again, which does no harm.
@@ -248,7 +248,8 @@ const (
 	firstVisitBackoff, longestVisitBackoff = 15 * time.Second, 10 * time.Minute
 )
 
-// visitDue returns the time to visit a run: immediately if something is written down for which GitHub was not asked.
+// visitDue returns the time to visit a run: immediately if a rerun is written down that the last visit did not ask
+// GitHub for.
 func (c *Controller) visitDue(
 	w *world, lost []*feedback.Lost, of *visit, call pool.Call[*feedback.Sighting],
 ) time.Time {
@@ -326,8 +327,8 @@ func (c *Controller) writeVerdicts(ctx context.Context, w *world, verdicts []fee
 	return nil
 }
 
-// recordRerun records what is about to be written down about a lost job, if that is final: first, and by an Event that
-// doesn't get lost, because nobody looks at the runner again after that.
+// recordRerun records a final decision about a lost job as an Event, before the decision is written down. This Event
+// must not get lost, because nobody looks at the runner again after the decision is written.
 func (c *Controller) recordRerun(ctx context.Context, w *world, runner *v1alpha1.EphemeralRunner) error {
 	rerun := runner.Status.Rerun
 	job := fmt.Sprintf("job %q of %s", report.Truncate(runner.Status.JobDisplayName, 120),

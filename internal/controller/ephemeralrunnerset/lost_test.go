@@ -169,8 +169,8 @@ func TestRunnersWithALostJobAreKept(t *testing.T) {
 	}, newSet(5, func(s *v1alpha1.EphemeralRunnerSet) { s.Spec.FailedHistoryLimit = new(0) }))
 }
 
-// A manager that takes over knows from the runners themselves how long ago their jobs were lost: GitHub has given these
-// up, so other jobs get runners immediately, whether or not GitHub answers, and the evidence goes in time.
+// A manager that takes over knows from the runners themselves when their jobs were lost: GitHub has given these up, so
+// other jobs get runners immediately, whether or not GitHub answers, and the evidence goes in time.
 func TestKeptRunnersHoldNothingAfterARestart(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.settle()

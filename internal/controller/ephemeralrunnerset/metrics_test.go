@@ -30,7 +30,8 @@ func labelsOf(scaleSet types.NamespacedName, further ...string) prometheus.Label
 // runnersIn returns the number of a scale set's runners in a state, by the manager's metrics.
 func runnersIn(t *testing.T, scaleSet types.NamespacedName, state roster.State) float64 {
 	t.Helper()
-	return controllertest.Value(t, "gha_controller_runners", labelsOf(scaleSet, "state", state.Name, "reason", state.Reason))
+	return controllertest.Value(t, "gha_controller_runners",
+		labelsOf(scaleSet, "state", state.Name, "reason", state.Reason))
 }
 
 func seriesOfRunners(t *testing.T, scaleSet types.NamespacedName, further ...string) int {

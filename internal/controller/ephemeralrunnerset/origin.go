@@ -36,9 +36,9 @@ const (
 
 // isAsGiven reports whether a runner set is as its AutoscalingRunnerSet gives it, in everything that decides who runs
 // which jobs; the number of runners is cut, see scaling.Demand. Its runner spec must be the one that the
-// AutoscalingRunnerSet's spec gives. While the spec asks for an address that has not proven itself yet, it must be the
-// one that was given last. A version that recorded no RunnerSpecHash has left the address at which the set is
-// registered meanwhile, and nothing else.
+// AutoscalingRunnerSet's spec gives. While the spec asks for an address that has not proven itself yet, the runner spec
+// must be the one that was given last. If an older version gave that and recorded no RunnerSpecHash, the runner spec
+// may differ in its address only, which must be the one at which the set is registered.
 func isAsGiven(set *v1alpha1.EphemeralRunnerSet, origin *v1alpha1.AutoscalingRunnerSet) bool {
 	registration := kube.Registration(origin)
 	id := 0
@@ -119,8 +119,8 @@ var givesOtherwise = predicate.Funcs{
 // cluster, or was made or changed by hand. If its labels name an AutoscalingRunnerSet that has no runner set, that
 // takes it back. Otherwise it is deleted: its idle runners are removed, and those with a job finish it.
 
-// abandon deletes a runner set that nobody will take back. While its AutoscalingRunnerSet might come, as the one that a
-// restore brings next, nothing is decided.
+// abandon deletes a runner set that nobody will take back. Nothing is decided while its AutoscalingRunnerSet might
+// still come: a restore may bring it next.
 func (c *Controller) abandon(ctx context.Context, w *world) error {
 	kube.SetIfZero(&w.Memory.differsSince, w.Now)
 	if due := w.Memory.differsSince.Add(differsGrace); w.Now.Before(due) {

@@ -53,7 +53,7 @@ func (f *fixture) place(node string, runners ...v1alpha1.EphemeralRunner) {
 	}
 }
 
-// wantRoom checks for how many jobs GitHub is told that there is room, and why.
+// wantRoom checks the number of jobs for which GitHub is told that there is room, and the reason.
 func (f *fixture) wantRoom(capacity int, status metav1.ConditionStatus, reason string, words ...string) {
 	f.Helper()
 	set := f.set()
@@ -368,6 +368,6 @@ func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
 			t.Errorf("%d requests of a set whose room follows no pod", got)
 		}
 	}, newSet(0))
-	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().Delete(t.Context(),
-		event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
+	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().
+		Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
 }

@@ -72,7 +72,7 @@ func (f *fixture) hasProxySecret() bool {
 		&corev1.Secret{})
 }
 
-// passes runs passes and checks how many of them request the deletion of the Secret.
+// passes runs passes and checks the number of those that request the deletion of the Secret.
 func (f *fixture) passes(n, wantDrops int) {
 	f.Helper()
 	before := f.requests["delete secret"]

@@ -59,7 +59,8 @@ func (r *endedRun) CallREST(_ context.Context, call actions.RESTRequest, result 
 		return r.refuse
 	}
 	r.looked++
-	answer := `{"id":42,"run_attempt":1,"status":"completed","total_count":1,"jobs":[{"id":5,"status":"completed","conclusion":"cancelled","runner_name":"RUNNER"}]}`
+	answer := `{"id":42,"run_attempt":1,"status":"completed","total_count":1,` +
+		`"jobs":[{"id":5,"status":"completed","conclusion":"cancelled","runner_name":"RUNNER"}]}`
 	if r.again {
 		answer = `{"id":42,"run_attempt":2,"status":"in_progress","total_count":1,"jobs":[{"id":6,"status":"queued"}]}`
 	}

@@ -29,8 +29,8 @@ import (
 // a thousand times.
 const reportInterval = time.Second
 
-// pace limits the writes of a set's status. The listener's publications make a new generation each, of which nobody
-// waits to be told.
+// pace limits the writes of a set's status. Each publication of the listener makes a new generation, and nobody waits
+// for the status to name it.
 var pace = report.Pace{Figures: reportInterval, Echo: 5 * time.Second}
 
 const (
@@ -39,9 +39,9 @@ const (
 )
 
 // report says what was seen and decided, in the status and by metrics. The counts stay correct while the set drains:
-// its AutoscalingRunnerSet shows how many runners it is waiting for, and lets the set that replaces this one use the
-// room of runners that are gone. The metrics then belong to that set. The pass fails, too, if the API server did not
-// say which runners exist.
+// its AutoscalingRunnerSet shows the number of runners it is waiting for, and lets the set that replaces this one use
+// the room of runners that are gone. The metrics then belong to that set. The pass fails, too, if the API server did
+// not say which runners exist.
 func (c *Controller) report(ctx context.Context, w *world) error {
 	set, m := w.Object, w.Memory
 	before := set.DeepCopy()
@@ -63,8 +63,8 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
 }
 
-// describeRoom says in the status for how many jobs GitHub is told that there is room. A condition that was never true
-// is left out.
+// describeRoom writes into the status the number of jobs for which GitHub is told that there is room. A condition that
+// was never true is left out.
 func (w *world) describeRoom() {
 	status := &w.Object.Status
 	limited := report.False(v1alpha1.ConditionCapacityLimited, "AllAnnounced",
@@ -118,8 +118,8 @@ func (c *Controller) writeStatus(ctx context.Context, w *world, before *v1alpha1
 	return nil
 }
 
-// changeOf returns the news that the write of a status would tell. A capacity that comes or goes is waited for by the
-// listener, and the phase by the set.
+// changeOf returns the kind of change that a write of the status would make. The listener waits for a capacity that
+// comes or goes, and the AutoscalingRunnerSet for the phase.
 func changeOf(before, after *v1alpha1.EphemeralRunnerSetStatus) report.Change {
 	if report.Turned(before.Conditions, after.Conditions) || before.Phase != after.Phase ||
 		(before.Capacity == nil) != (after.Capacity == nil) {
@@ -166,9 +166,9 @@ func (c *Controller) recordMoved(ctx context.Context, w *world) error {
 	return nil
 }
 
-// kept returns the condition that says how many of the set's runners can't be deleted because finalizers of others keep
-// them or their pods, and who keeps the first one. No event of a runner tells what becomes of its pod, so the set is
-// looked at again. A condition that was never true is left out.
+// kept returns the condition with the number of the set's runners that can't be deleted because finalizers of others
+// keep them or their pods, and with the keepers of the first one. No event of a runner tells what becomes of its pod,
+// so the set is looked at again. A condition that was never true is left out.
 func (c *Controller) kept(ctx context.Context, w *world) []metav1.Condition {
 	kept := &w.Memory.kept
 	kept.Begin()
@@ -297,7 +297,7 @@ func countGauge(name, help string) *prometheus.GaugeVec {
 	return setmetrics.Gauge(name, help, "repository", "organization", "enterprise")
 }
 
-// publishStates publishes how many runners are in each state. A state that had a runner and has none now shows 0.
+// publishStates publishes the number of runners in each state. A state that had a runner and has none now shows 0.
 func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
 	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0,
 		{Name: roster.Finishing}: 0}

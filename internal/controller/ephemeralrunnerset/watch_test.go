@@ -55,8 +55,8 @@ func TestEventsThatEnqueueASet(t *testing.T) {
 			for _, change := range test.before {
 				change(&r)
 			}
-			watch := controllertest.RunnerWatch{Handler: ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).
-				RunnerEvents()}
+			watch := controllertest.RunnerWatch{Handler: ephemeralrunnerset.NewController(
+				ephemeralrunnerset.Options{Clock: clock.RealClock{}}).RunnerEvents()}
 			watch.Show(t.Context(), []v1alpha1.EphemeralRunner{*r.DeepCopy()})
 			test.change(&r)
 			var got []string

@@ -117,8 +117,8 @@ func (c *Controller) NodeEvents() cache.ResourceEventHandler {
 	return c.departures.NodeEvents(c.wakeSetOf)
 }
 
-// PodEvents returns the handler for the watch of pods, which remembers on which nodes they are. It is exported for
-// tests that simulate the watch.
+// PodEvents returns the handler for the watch of pods, which remembers their nodes. It is exported for tests that
+// simulate the watch.
 func (c *Controller) PodEvents() handler.EventHandler { return c.departures.PodEvents(c.wakeSetOf) }
 
 // JobPodEvents returns the handler for the watch of the pods of jobs. A set whose runner the watch shows later is

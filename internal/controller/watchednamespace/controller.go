@@ -62,8 +62,8 @@ type (
 	step   = reconcile.Step[*world]
 )
 
-// world has all that a pass knows: is anything left that the manager must finalize, and does the RoleBinding wait for
-// that?
+// world has all that a pass knows: whether anything is left that the manager must finalize, and whether the RoleBinding
+// waits for that.
 type world struct {
 	*pass
 	inhabited, held bool

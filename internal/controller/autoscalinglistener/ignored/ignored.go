@@ -1,4 +1,4 @@
-// Package ignored says of AutoscalingListeners that nothing is done for them: those that the manager didn't write.
+// Package ignored reports the AutoscalingListeners for which nothing is done: those that the manager didn't write.
 package ignored
 
 import (
@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// Every period, listeners are looked for that lie outside the manager's namespace. They do no harm, so their
-	// authors may wait for the answer.
+	// Every period, the Reporter looks for listeners outside the manager's namespace. They do no harm, so their authors
+	// may wait for the answer.
 	period = time.Hour
-	// If the API server didn't answer, it is tried again after retry.
+	// If the API server didn't answer, the Reporter tries again after retry.
 	retry = time.Minute
 	// pageSize objects are read at a time, so that nobody's objects fill the manager's memory.
 	pageSize = 500
@@ -31,8 +31,8 @@ const (
 	memory = 4096
 )
 
-// Reporter looks for listeners outside the manager's namespace, and tells what is ignored. It is for several
-// goroutines.
+// Reporter looks for listeners outside the manager's namespace, and reports those that are ignored. Safe for concurrent
+// use.
 type Reporter struct {
 	reader                    client.Reader
 	recorder                  events.EventRecorder
@@ -41,8 +41,8 @@ type Reporter struct {
 	told *lru.Cache
 }
 
-// NewReporter returns a reporter that has told nothing yet. The reader isn't the cache, which lacks what is looked for.
-// namespace is the manager's, and watchNamespace the only one whose scale sets it serves; empty means all.
+// NewReporter returns a reporter that has told nothing yet. The reader isn't the cache, which lacks the listeners in
+// question. namespace is the manager's, and watchNamespace the only one whose scale sets it serves; empty means all.
 func NewReporter(reader client.Reader, recorder events.EventRecorder, namespace, watchNamespace string) *Reporter {
 	return &Reporter{
 		reader:         reader,
@@ -116,8 +116,8 @@ func (r *Reporter) isForeign(listener client.Object) bool {
 }
 
 // Tell says in an Event, a single time for each listener, why nothing is done for it, and reports whether it said so
-// now. Neither its labels nor its spec are passed on: they would choose which set's limit on Events counts. The
-// listener has its own.
+// now. The Event's object has neither the listener's labels nor its spec, which would choose the set whose limit on
+// Events counts. The listener has a limit of its own.
 func (r *Reporter) Tell(ctx context.Context, listener client.Object, why string) bool {
 	if _, known := r.told.Get(listener.GetUID()); known {
 		return false

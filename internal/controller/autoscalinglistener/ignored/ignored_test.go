@@ -55,7 +55,7 @@ func newReporter(reader client.Reader, watchNamespace string) (*ignored.Reporter
 	return ignored.NewReporter(reader, limited, managerNamespace, watchNamespace), recorder
 }
 
-// period is that in which listeners are looked for.
+// period is the time between two searches for listeners.
 const period = time.Hour
 
 // run runs a reporter, which has looked for the first time on return, and returns what ends it.

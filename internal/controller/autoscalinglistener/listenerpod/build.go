@@ -45,8 +45,8 @@ type Builder struct {
 	MetricsAddr string
 }
 
-// Hash returns a hash of everything that a running listener can't adopt, and of nothing else: of the template, what is
-// used of it. It ends up in an annotation, so it must not be of a secret.
+// Hash returns a hash of everything that a running listener can't adopt, and of nothing else; of the template it covers
+// the part that is used. The hash ends up in an annotation, so it must not cover a secret.
 func (b Builder) Hash() string {
 	spec := &b.Listener.Spec
 	var proxy *string
@@ -193,8 +193,8 @@ func (b Builder) environment() []corev1.EnvVar {
 	return environment
 }
 
-// ports returns the health port and the metrics port, whose name a PodMonitor refers to. If the address has no valid
-// port there is no metrics port, and the listener logs why.
+// ports returns the health port and the metrics port. A PodMonitor refers to the name of the latter. If the address has
+// no valid port there is no metrics port, and the listener logs why.
 func (b Builder) ports() []corev1.ContainerPort {
 	ports := []corev1.ContainerPort{{Name: "health", ContainerPort: config.HealthPort, Protocol: corev1.ProtocolTCP}}
 	_, text, err := net.SplitHostPort(b.MetricsAddr)

@@ -43,7 +43,7 @@ const (
 	DeleteEnded
 )
 
-// State has the status' words about a pod, and says what to do about it.
+// State has the status' words about a pod, and the action to take.
 type State struct {
 	Action Action
 	// Ready, Reason and Message are those of the listener's condition Ready.
@@ -65,7 +65,7 @@ type Demand struct {
 // Unwanted is the demand on a pod that should not exist: no pod meets it. An empty hash would match pods of ARC 0.14.
 var Unwanted = Demand{Hash: "unwanted"}
 
-// Assess decides what to do about a pod, given the demand on it. If it is being deleted, that was first seen at
+// Assess decides what to do about a pod, given the demand on it. If the pod is being deleted, that was first seen at
 // deletingSince.
 func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State {
 	lost, since := lostNode(pod)
@@ -115,8 +115,8 @@ func Assess(pod *corev1.Pod, wanted Demand, deletingSince, now time.Time) State 
 }
 
 // assessTerminating waits until the grace period has ended, unless the node is lost. The period is measured by our
-// clock, from when the deletion was first seen: deletionTimestamp is the API server's time, which may differ, and a pod
-// that is force-deleted too early doesn't close its session.
+// clock, from the moment at which the deletion was first seen: deletionTimestamp is the API server's time, which may
+// differ, and a pod that is force-deleted too early doesn't close its session.
 func assessTerminating(pod *corev1.Pod, lost bool, terminating time.Duration) State {
 	state := State{Reason: ReasonReplacing, Message: "the previous pod is closing its session"}
 	left := kube.GracePeriod(pod) + LostTimeout - terminating
@@ -215,7 +215,7 @@ func exitMessage(container string, end *corev1.ContainerStateTerminated) string 
 	return fmt.Sprintf("container %s exited with code %d (%s)", container, end.ExitCode, end.Reason)
 }
 
-// finalExit returns how the listener's container ended if the kubelet will not restart it, nil otherwise. Another
+// finalExit returns the end of the listener's container if the kubelet will not restart it, nil otherwise. Another
 // container can keep such a pod in phase Running forever. If the container has restart rules, only the kubelet can
 // tell.
 func finalExit(pod *corev1.Pod) *corev1.ContainerStateTerminated {

@@ -39,7 +39,7 @@ func Labels(listener *v1alpha1.AutoscalingListener) map[string]string {
 	}
 }
 
-// TakenError says that the listener needs a name that an object of somebody else has.
+// TakenError says that the listener needs a name that somebody else's object has.
 type TakenError struct {
 	// Kind and Key are the object's.
 	Kind string
@@ -60,9 +60,9 @@ func (e *TakenError) Error() string {
 		e.Kind, e.Key)
 }
 
-// Standing says whose an object is that has the name of one of the listener's. Ours has the scale set's labels and the
-// owner that we give it. Two objects of ARC have less: its config Secret has no labels, its Role and RoleBinding have
-// no owner, but labels that name the listener.
+// Standing says whose an object is that has the name of one of the listener's objects. An object of ours has the scale
+// set's labels and the owner that we give it. Objects of ARC have less: its config Secret has no labels, its Role and
+// RoleBinding have no owner, but labels that name the listener.
 func (o Objects) Standing(wanted, found client.Object) kube.Standing {
 	labels := found.GetLabels()
 	_, secret := found.(*corev1.Secret)
@@ -81,8 +81,8 @@ func (o Objects) Standing(wanted, found client.Object) kube.Standing {
 	return kube.StandingWith(wanted.GetOwnerReferences()[0], found)
 }
 
-// IsAbandoned reports whether an object has all labels of what belongs to a listener, and no owner: a backup has
-// brought it back without. Only in the manager's namespace do such labels prove anything, and only together.
+// IsAbandoned reports whether an object has all labels of a listener's objects, and no owner: a backup has brought it
+// back without one. Only in the manager's namespace do such labels prove anything, and only together.
 func IsAbandoned(object client.Object) bool {
 	labels := object.GetLabels()
 	return len(object.GetOwnerReferences()) == 0 && labels[v1alpha1.LabelPartOf] == v1alpha1.PartOfScaleSet &&
@@ -99,9 +99,9 @@ func isAccess(object client.Object) bool {
 	return false
 }
 
-// Claim finds out whether an existing object may be changed. One that a former listener or set of the same name has
-// left is deleted, as garbage collection would, and reported to be gone. Anything else that isn't the listener's is
-// refused with a *TakenError.
+// Claim finds out whether an existing object may be changed. An object that a former listener or set of the same name
+// has left is deleted, as garbage collection would delete it, and reported to be gone. Anything else that isn't the
+// listener's is refused with a *TakenError.
 func (o Objects) Claim(ctx context.Context, wanted, found client.Object) (gone bool, err error) {
 	switch o.Standing(wanted, found) {
 	case kube.Ours:
@@ -121,8 +121,8 @@ func (o Objects) Claim(ctx context.Context, wanted, found client.Object) (gone b
 	return false, &TakenError{Kind: o.Kind(found), Key: client.ObjectKeyFromObject(found)}
 }
 
-// Create creates an object by POST, so that none is taken over that the cache doesn't have. It fails with a *TakenError
-// if somebody else's object has the name.
+// Create creates an object by POST, so that an object that the cache doesn't have is not taken over. It fails with a
+// *TakenError if somebody else's object has the name.
 func (o Objects) Create(ctx context.Context, wanted client.Object) error {
 	err := kube.Create(ctx, o.Client, Bare(wanted), wanted)
 	if !apierrors.IsAlreadyExists(err) {

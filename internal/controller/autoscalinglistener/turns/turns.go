@@ -1,6 +1,6 @@
-// Package turns bounds how many listeners that work are replaced at a time. An upgrade of the controller replaces all
-// of them: together they would all be deaf at the same time, and ask GitHub for more tokens than it gives in a minute.
-// What it knows is lost with the process, and then counted anew.
+// Package turns bounds the number of working listeners that are replaced at a time. An upgrade of the controller
+// replaces all of them: together they would all be deaf at the same time, and ask GitHub for more tokens than it gives
+// in a minute. A new process begins with all turns free.
 package turns
 
 import (
@@ -17,20 +17,20 @@ const (
 	most = 5
 	// turnTimeout ends the turn of a listener that has not come back.
 	turnTimeout = 2 * time.Minute
-	// askInterval and longestAskInterval bound the pauses after which who waits may ask again. They grow with the
-	// number of those who wait, so that five ask every two seconds, and a turn isn't free for longer, until there are
-	// 300.
+	// askInterval and longestAskInterval bound the pause after which a waiting listener may ask again. It grows with the
+	// number of waiting listeners, so that five ask every two seconds, and no turn is free for longer, until 300 wait.
 	askInterval, longestAskInterval = 2 * time.Second, 2 * time.Minute
 )
 
-// Turns are taken by listeners, which are named by their objects. The zero value has all. Safe for concurrent use.
+// Turns are taken by listeners, which are named by their objects. In the zero value all turns are free. Safe for
+// concurrent use.
 type Turns struct {
 	mu sync.Mutex
-	// taken has when each turn began, and waiting when each of the others asked last.
+	// taken has the time at which each turn began, and waiting the time at which each of the others asked last.
 	taken, waiting map[types.NamespacedName]time.Time
 }
 
-// Take takes a turn for a listener, or says after what time to ask again. Who has one keeps it.
+// Take takes a turn for a listener, or returns the pause before it may ask again. A listener that has a turn keeps it.
 func (t *Turns) Take(listener types.NamespacedName, now time.Time) (askAgain time.Duration, taken bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,7 +36,7 @@ var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spe
 
 // ApplyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the
 // newest is adopted under its name, and the others are deleted, which lets busy runners finish. It returns the hash of
-// the runner spec that the one has to have, whether it fails after that or not, and "" if it did not get that far.
+// the runner spec that the one set has to have, even if a later step fails, and "" if it did not get that far.
 func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string, err error) {
 	for i := range w.Found.RunnerSets {
 		old := &w.Found.RunnerSets[i]
@@ -142,8 +142,8 @@ func (w Wanted) annotations(meta *v1alpha1.ResourceMeta) map[string]string {
 
 // prune removes fields that ARC has set and the spec no longer wants; pruned is live without them. Server-side apply
 // leaves them, because ARC still counts as their owner. Only this manager and the listener write these specs, so a
-// field that neither wants can be removed. Then it removes labels and annotations that live has inherited, though
-// unwanted says that it should not.
+// field that neither wants can be removed. Then prune removes the labels and annotations that live has inherited and
+// that unwanted selects.
 func (k *Keeper) prune(ctx context.Context, pruned, live, wanted client.Object, unwanted func(key string) bool) error {
 	if !equality.Semantic.DeepEqual(pruned, live) {
 		if _, err := kube.Patch(ctx, k.options.Client, pruned, live); err != nil {
@@ -155,8 +155,8 @@ func (k *Keeper) prune(ctx context.Context, pruned, live, wanted client.Object, 
 
 // reclaimRunnerSet gives the set its EphemeralRunnerSet back if somebody has taken the owner from it, as a listener may
 // do: it may patch the object. Server-side apply can't: it adds an owner to the others, and the API server allows one
-// controller only. An EphemeralRunnerSet is ours if it has the set's labels and either the name of a new one or, as ARC
-// gave it another, the manager's finalizer and annotation.
+// controller only. An EphemeralRunnerSet is ours if it has the set's labels and either the name that we give a new one
+// or, because ARC gave another name, the manager's finalizer and annotation.
 func (k *Keeper) reclaimRunnerSet(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, name string,
 ) (reclaimed bool, err error) {

@@ -47,7 +47,7 @@ type Release struct {
 // manager's. It does so a single time for each release of the chart, without waiting for the set's deletion: an upgrade
 // can drop an object together with the annotation that names it, and then nobody would know whose finalizer to remove.
 // The objects that the previous release named are stripped again, because ARC's chart may have put the finalizer back.
-// Whatever its version, objects are looked for that an upgrade may have dropped before this manager saw the
+// Whatever the chart's version, Strip looks for objects that an upgrade may have dropped before this manager saw the
 // annotations. The set works without any of this. last is the last release that was stripped, and Strip replaces it
 // unless it fails: then the release is tried again.
 func (r *Remover) Strip(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, last *Release) error {
@@ -100,8 +100,8 @@ func (r *Remover) LeftEvent(left []client.Object) report.Event {
 }
 
 // leftByARC returns the objects of a set's chart that have ARC's finalizer according to the cache: if both charts are
-// upgraded together, this manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has one of
-// another name where it has more than the 63 characters that ours takes.
+// upgraded together, this manager never sees the annotations of ARC's. The cache has no Secrets; ARC's chart has a
+// Secret of another name if the name would have more than the 63 characters that ours takes.
 func (r *Remover) leftByARC(
 	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet,
 ) (found []client.Object, err error) {

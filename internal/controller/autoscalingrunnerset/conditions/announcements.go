@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// announcement says what is told of a condition with a status, beyond the status of the set.
+// announcement says what is told, besides the set's status, of a condition that has a certain status.
 type announcement struct {
 	conditionType string
 	status        metav1.ConditionStatus
@@ -84,7 +84,7 @@ func Transitions(before, after []metav1.Condition) []report.Event {
 	return events
 }
 
-// isNews reports whether a condition with the announced status did not have it before, or not for this reason.
+// isNews reports whether a condition with the announced status did not have that status before, or not for this reason.
 func (a *announcement) isNews(was, is *metav1.Condition) bool {
 	switch {
 	case was == nil || was.Status == metav1.ConditionUnknown:

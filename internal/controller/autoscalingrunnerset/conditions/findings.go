@@ -91,7 +91,7 @@ type Findings struct {
 	// RunnerSpecHash identifies the runner spec that the EphemeralRunnerSet has to have, empty if the pass did not get
 	// that far.
 	RunnerSpecHash string
-	// Template says, as far as that is known, whether a runner's pod would be admitted.
+	// Template says whether a runner's pod would be admitted, as far as that is known.
 	Template podtemplate.Verdict
 	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if the pass did not look.
 	Budgets *disruptionbudgets.Budgets
@@ -255,8 +255,8 @@ func blockedCondition(f *Findings) *metav1.Condition {
 	return nil
 }
 
-// describeRoom says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster for the
-// next runner set.
+// describeRoom writes the number of jobs for which GitHub is told that there is room, and keeps what is known of the
+// cluster for the next runner set.
 func (f *Findings) describeRoom(status *v1alpha1.AutoscalingRunnerSetStatus) {
 	status.AdvertisedCapacity = nil
 	if !f.Set.Spec.PlacesJobs() {

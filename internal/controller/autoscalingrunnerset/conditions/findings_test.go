@@ -184,8 +184,8 @@ func TestVersionSupported(t *testing.T) {
 	}
 }
 
-// The set says for how many jobs GitHub is told that there is room, and keeps what is known of the cluster beyond its
-// runner set.
+// The set says the number of jobs for which GitHub is told that there is room, and keeps what is known of the cluster
+// beyond its runner set.
 func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
 	known, former := &v1alpha1.PlacementStatus{Mark: 7, Window: 10}, &v1alpha1.PlacementStatus{Mark: 3, Window: 10}
 	for name, test := range map[string]struct {

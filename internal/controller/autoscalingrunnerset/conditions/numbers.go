@@ -19,13 +19,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// This file tells which numbers of runners are in force, of which schedule they are, and what keeps a set from running
-// more jobs.
+// This file tells which numbers of runners are in force, which schedule they come from, and what keeps a set from
+// running more jobs.
 
 // takesJobs reports whether the set may be given jobs. If not, its listener has no session.
 func (f *Findings) takesJobs() bool { return f.Numbers.Accepted() > 0 }
 
-// whyNoJobs says why a set is given none, as reason and message.
+// whyNoJobs says why a set is given no jobs, as reason and message.
 func (f *Findings) whyNoJobs() (reason, message string) {
 	switch of := f.Numbers.MaxOf; {
 	case f.Numbers.Drained:
@@ -38,7 +38,7 @@ func (f *Findings) whyNoJobs() (reason, message string) {
 }
 
 // drainedCondition says what is left of a set that is to take no more jobs, nil for a set that was never told to take
-// none. A listener that still has its session, or has not said, may bring jobs.
+// none. A listener that still has its session, or has not said whether it has, may bring jobs.
 func drainedCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionDrained
 	if !f.Numbers.Drained {
@@ -72,11 +72,11 @@ func drainedCondition(f *Findings) *metav1.Condition {
 // reasonDraining is the reason of a set that is not drained yet.
 const reasonDraining = "DrainingRunners"
 
-// whoseCeiling says who decides the limit for each set.
+// whoseCeiling names the limit for each set and who decides it.
 const whoseCeiling = "the controller's limit for each scale set (flags.maxRunnersPerSet of its chart, which the " +
 	"cluster's administrator decides)"
 
-// mostRunners names the limit on the set's runners, and whose it is.
+// mostRunners names the limit on the set's runners, and who has set it.
 func (f *Findings) mostRunners() string {
 	n, room := &f.Numbers, f.Numbers.Max
 	if limit := f.RunnerSet().Spec.MaxRunners; limit != nil {
@@ -91,7 +91,7 @@ func (f *Findings) mostRunners() string {
 	return fmt.Sprintf("maxRunners of %d", room)
 }
 
-// until says until when the numbers hold, if a schedule may change them.
+// until names the time until which the numbers hold, if a schedule may change them.
 func until(n *effective.Numbers) string {
 	if n.Until.IsZero() {
 		return ""
@@ -102,8 +102,8 @@ func until(n *effective.Numbers) string {
 // maxRefusalsTold limits the refused schedules that a message quotes.
 const maxRefusalsTold = 3
 
-// schedulesCondition says which schedules can't be followed and, if all can, which are open until when. It returns nil
-// for a set that has never had any.
+// schedulesCondition says which schedules can't be followed and, if all can, which are open, and until what time. It
+// returns nil for a set that has never had any.
 func schedulesCondition(f *Findings) *metav1.Condition {
 	const conditionType = v1alpha1.ConditionSchedulesAccepted
 	n := &f.Numbers
@@ -129,7 +129,7 @@ func schedulesCondition(f *Findings) *metav1.Condition {
 	return new(report.True(conditionType, "ScheduleOpen", windows(n)))
 }
 
-// windows says which schedules are open, which numbers are in force, and until when.
+// windows names the open schedules, the numbers in force, and the time until which they are.
 func windows(n *effective.Numbers) string {
 	most := "no maxRunners"
 	if n.Limited() {
@@ -211,8 +211,8 @@ func (s *Shown) ShowNumbers(set types.NamespacedName, f *Findings) {
 	}
 }
 
-// What keeps a set from running more jobs is told by a metric and by an Event about each change. The doctor has the
-// same in more words.
+// A metric tells what keeps a set from running more jobs, and an Event each change of that. The doctor says the same in
+// more words.
 
 // reasonLimitChanged is the reason of all these Events, so that somebody can wait for it.
 const reasonLimitChanged = "LimitChanged"
@@ -221,9 +221,9 @@ var limited = numberGauge("scale_set_limited",
 	"1 for what keeps the scale set from running more jobs, by reason; no series while nothing does. "+
 		"It follows within a minute.", "reason")
 
-// ShowLimit sets the series of what limits a set whose status is to be after, and returns the Event about a change of
-// it, if there is one. It also returns the time to look again; zero means never. settled has what is remembered of the
-// set: a manager that has just started goes on with what the status of its set has said so far.
+// ShowLimit sets the series of what limits a set, and returns the Event about a change of the limit, if there is one.
+// after is the set with the status that is about to be written. ShowLimit also returns the time to look again; zero
+// means never. A manager that has just started goes on with the limit that the set's present status shows.
 func (s *Shown) ShowLimit(
 	set types.NamespacedName, f *Findings, after *v1alpha1.AutoscalingRunnerSet,
 ) (event *report.Event, again time.Time) {

@@ -67,10 +67,10 @@ func (f *Findings) CredentialsRefused() bool {
 	return invalid != nil && actions.RefusalClass(invalid.Reason).IsKnown()
 }
 
-// What a spec says that was changed counts only after GitHub has answered to it: whoever waits for Ready after an
-// upgrade, as helm upgrade --wait does, waits for the credentials and the scale set of that upgrade. Until then
-// conditions that were about an earlier generation become Unknown, whether they were good or bad. A credential that
-// changes without the spec, as one that a program renews every hour does, keeps its condition until GitHub refuses it.
+// A changed spec counts only after GitHub has answered to it: whoever waits for Ready after an upgrade, as helm upgrade
+// --wait does, waits for the credentials and the scale set of that upgrade. Until then conditions that were about an
+// earlier generation become Unknown, whether they were good or bad. A credential that changes without the spec, as one
+// that a program renews every hour does, keeps its condition until GitHub refuses it.
 
 // outdated reports whether a condition is about an earlier generation, or says already that the present one waits for
 // an answer.

@@ -27,7 +27,7 @@ const (
 	// forbiddenBackoff replaces it if they may not be read, as with an older chart: each refusal is in somebody's audit
 	// log.
 	forbiddenBackoff = 10 * time.Minute
-	// perPage and mostPages limit how many are read, at 75 MB a page in the worst case; maxSize limits the spec of
+	// perPage and mostPages limit the number that is read, at 75 MB a page in the worst case; maxSize limits the spec of
 	// each, in bytes. The others are not checked.
 	perPage, mostPages, maxSize = 50, 4, 16 << 10
 	// readTimeout bounds the read.
@@ -42,7 +42,7 @@ const (
 // Budgets are the PodDisruptionBudgets of a namespace at a time, as far as they could be read.
 type Budgets struct {
 	items []policyv1.PodDisruptionBudget
-	// partial is set if there are more, so that one that is missing may be among them.
+	// partial is set if there are more than were read: a budget that seems to be missing may be among the others.
 	partial bool
 	// err says why they could not be read.
 	err    error
@@ -113,8 +113,8 @@ func newlyMissed(set *v1alpha1.AutoscalingRunnerSet, read *Budgets, now time.Tim
 		!meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionRunnersUnprotected)
 }
 
-// list returns what there is to know of the first budgets of a namespace. Anybody with rights there may create any
-// number, of up to 1.5 MB each.
+// list reads the first budgets of a namespace, and returns what is kept of them. Anybody with rights there may create
+// any number, of up to 1.5 MB each.
 func (r *Reader) list(ctx context.Context, namespace string) (read Budgets) {
 	page := policyv1.PodDisruptionBudgetList{}
 	for range mostPages {

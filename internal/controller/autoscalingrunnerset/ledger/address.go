@@ -40,8 +40,8 @@ func MayBeOneAddress(a, b string) bool { return a == b || AddressKey(a) == Addre
 // set.
 const IndexByAddress = "address"
 
-// AddressKey returns what addresses have in common that MayBeOneAddress or SameURL takes for one. An invalid address is
-// only like itself.
+// AddressKey returns the same key for all addresses that MayBeOneAddress or SameURL takes for one. An invalid address
+// shares its key with none.
 func AddressKey(address string) string {
 	parsed, err := actions.ParseConfigURL(address)
 	if err != nil {

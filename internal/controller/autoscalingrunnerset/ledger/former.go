@@ -69,6 +69,7 @@ func setFormer(set *v1alpha1.AutoscalingRunnerSet, leaving Records) {
 			Credentials:          referenceOf(set, &r),
 		})
 	}
-	text, _ := json.Marshal(listed) //nolint:gosec // the Secret's name, not its content; strings and numbers can't fail to encode
+	// strings and numbers can't fail to encode
+	text, _ := json.Marshal(listed) //nolint:gosec // the Secret's name, not its content
 	kube.SetAnnotation(set, annotationFormer, string(text))
 }

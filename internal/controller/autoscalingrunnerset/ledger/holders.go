@@ -17,7 +17,7 @@ type Holder struct {
 	Key types.NamespacedName
 	// Registration is the scale set that the set has recorded there, zero if none.
 	Registration v1alpha1.ScaleSetRegistration
-	// Respelt is set if that address only may be the same: then the name counts, too.
+	// Respelt is set if the address there is spelt otherwise and only may be the same: then the name counts, too.
 	Respelt bool
 	// Wanted is the name that the set's spec asks for, empty if only ids were asked for.
 	Wanted string
@@ -117,8 +117,8 @@ func WantedName(set *v1alpha1.AutoscalingRunnerSet) string {
 	return cmp.Or(set.Spec.RunnerScaleSetName, set.Name)
 }
 
-// HeldByAny reports whether one of the others is the one to use or delete a scale set that the set has, too. If both
-// are being deleted, or both have it as a former one, exactly one of them deletes it.
+// HeldByAny reports whether one of the other sets, and not this one, is to use or delete a scale set that both have. If
+// both are being deleted, or both have it as a former one, exactly one of them deletes it.
 func HeldByAny(
 	others []v1alpha1.AutoscalingRunnerSet, set *v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration,
 ) bool {

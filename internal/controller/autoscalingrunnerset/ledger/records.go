@@ -14,9 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// annotationVouched has a hash of each record of a scale set that is to be deleted. Who may write only the status must
-// not choose what is deleted, or where credentials are sent: a record counts if the metadata vouches for it. Who may
-// write that may as well change the spec.
+// annotationVouched has a hash of each record of a scale set that is to be deleted. Whoever may write only the status
+// must not choose what is deleted, or where credentials are sent: a record counts if the metadata vouches for it.
+// Whoever may write the metadata may as well change the spec.
 const annotationVouched = "actions.github.com/leaving-registrations"
 
 // maxReferenceSize limits what a record says of how GitHub was reached, in bytes, as the CRD does in characters: a list
@@ -57,7 +57,7 @@ func RecordsOf(set *v1alpha1.AutoscalingRunnerSet) (records Records) {
 	return records
 }
 
-// digest identifies a scale set that is to be deleted, and how.
+// digest identifies a scale set that is to be deleted, whose it was, and the way to reach it.
 func digest(r *Record) string {
 	return kube.Hash(struct {
 		UID          string
@@ -129,8 +129,8 @@ func (rs Records) Leave(
 	return append(slices.Clone(rs), leaving)
 }
 
-// textOf returns what a record says of a reference: without the list of hosts that are reached without proxy if it is
-// too long with it, and "" if nothing else helps.
+// textOf returns the text of a reference in a record. If the text is too long, it leaves out the list of hosts that are
+// reached without proxy; it is "" if that doesn't help.
 func textOf(reached credentials.Reference) string {
 	reached.Namespace, reached.GitHubConfigURL = "", "" // they are the set's and the record's
 	text, err := json.Marshal(reached)
@@ -144,8 +144,8 @@ func textOf(reached credentials.Reference) string {
 	return string(text)
 }
 
-// referenceOf returns how the scale set of a record was reached, nil if that is not known: at the record's own address,
-// with what is in the set's namespace, whatever somebody may have written into it.
+// referenceOf returns the reference by which the scale set of a record was reached, nil if that is not known: at the
+// record's own address, with what is in the set's namespace, whatever somebody may have written into it.
 func referenceOf(set *v1alpha1.AutoscalingRunnerSet, r *Record) *credentials.Reference {
 	reference := &credentials.Reference{}
 	if json.Unmarshal([]byte(r.Reference), reference) != nil {

@@ -57,8 +57,8 @@ type Memory struct {
 	// was first seen.
 	newest     metav1.Time
 	admittedAt time.Time
-	// Since refusedSince runners have seen their pods forbidden and none was admitted, zero while there are none such.
-	// At seenRefusedAt that was last seen. refusal is the report of the oldest of them.
+	// Since refusedSince runners have seen their pods forbidden and none was admitted, zero while there are no such
+	// runners. At seenRefusedAt that was last seen. refusal is the report of the oldest of them.
 	refusedSince, seenRefusedAt time.Time
 	refusal                     string
 }
@@ -157,9 +157,9 @@ func (t *Trials) try(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // refusesTemplate returns the reason if the answer to a dry run means that no pod of the template is admitted until
-// somebody changes something. It means nothing if the API server, or a webhook, could not decide: it is away, busy or
-// starts, the manager may not create pods, or a webhook can't do dry runs, which is the only bad request that says
-// nothing about the pod.
+// somebody changes something. The answer means nothing if the API server, or a webhook, could not decide: it is away,
+// busy or starting, the manager may not create pods, or a webhook can't do dry runs, which is the only bad request that
+// says nothing about the pod.
 func refusesTemplate(err error) (reason string, refuses bool) {
 	var answer apierrors.APIStatus
 	switch {
@@ -243,7 +243,7 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 	return nil
 }
 
-// rememberRefused remembers since when runners of the template have been refused without one being admitted.
+// rememberRefused remembers the time since which runners of the template have been refused without one being admitted.
 func (m *Memory) rememberRefused(runners []v1alpha1.EphemeralRunner, template string, now time.Time) {
 	var oldest *v1alpha1.EphemeralRunner
 	for i := range runners {

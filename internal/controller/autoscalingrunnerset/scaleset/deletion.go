@@ -31,7 +31,7 @@ type Target struct {
 
 // Deletion is the result of DeleteAll.
 type Deletion struct {
-	// asked are all registrations that the call was to delete, failures why some of them were not deleted.
+	// asked are all registrations that the call was to delete, and failures has the errors of those that were not deleted.
 	asked    []v1alpha1.ScaleSetRegistration
 	failures map[v1alpha1.ScaleSetRegistration]error
 }
@@ -77,7 +77,7 @@ func (d Deletion) Covers(registrations []v1alpha1.ScaleSetRegistration) bool {
 		func(r v1alpha1.ScaleSetRegistration) bool { return !slices.Contains(d.asked, r) })
 }
 
-// Progress says how far the deletion of scale sets is.
+// Progress is the progress of the deletion of scale sets.
 type Progress struct {
 	// Over is set when nothing more will be tried. Left are the scale sets that GitHub may still have then. Cause is
 	// the error of the last call, nil if there was none or it did not fail.

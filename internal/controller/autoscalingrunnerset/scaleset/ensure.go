@@ -15,7 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Request says which scale set there is to be, and what is known of it before GitHub is asked.
+// Request has the scale set that there is to be, and what is known of it before GitHub is asked.
 type Request struct {
 	Desired Desired
 	// Reference says how GitHub is reached.

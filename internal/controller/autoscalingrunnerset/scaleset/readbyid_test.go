@@ -17,7 +17,8 @@ import (
 func TestScaleSetSyncWithoutReadByID(t *testing.T) {
 	basic := scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}
 	inGroup := scaleset.Desired{URL: address, Group: "Large", Name: "set", Labels: []string{"set"}}
-	here, renamed, inLarge := scaleset.Name{"Default", "set"}, scaleset.Name{"Default", "old"}, scaleset.Name{"large", "set"}
+	here, renamed, inLarge := scaleset.Name{"Default", "set"}, scaleset.Name{"Default", "old"},
+		scaleset.Name{"large", "set"}
 	there := labelled(4, "set", 1, "set")
 	for name, test := range map[string]struct {
 		desired scaleset.Desired

@@ -62,8 +62,7 @@ type Job struct {
 	Busy bool
 	// Up is the time since the runner's container was seen to have started.
 	Up time.Duration
-	// Written and DeniedAt are remembered for the next pass: at DeniedAt a policy or webhook last denied patching the
-	// pod.
+	// Written and DeniedAt are remembered for the next pass. At DeniedAt a policy or webhook last denied patching the pod.
 	Written  *Written
 	DeniedAt *time.Time
 }
@@ -148,8 +147,8 @@ func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time)
 	}
 }
 
-// PodDueToEnd returns until when the pod of a completed job is expected to end, so that nothing is written about it. A
-// report without a time, from ARC's listener, counts as old.
+// PodDueToEnd returns the time by which the pod of a completed job is expected to end: until then nothing is written
+// about it. A report without a time, from ARC's listener, counts as old.
 func PodDueToEnd(status *v1alpha1.EphemeralRunnerStatus) time.Time {
 	if status.FinishedAt == nil {
 		return time.Time{}
@@ -238,19 +237,20 @@ func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
 	return (protected + time.Second - 1).Truncate(time.Second).String()
 }
 
-// refusedUntil returns until when the runner's pod must not be patched; a time in the past if nothing was refused.
+// refusedUntil returns the time before which the runner's pod must not be patched; it has passed if nothing was
+// refused.
 func (m *Marker) refusedUntil(j *Job) time.Time {
 	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedBackoff))
 }
 
-// forbidding remembers since when the API server has forbidden to patch any pod of a namespace, until when none is
-// patched, and whether an Event has told it.
+// forbidding remembers the time since which the API server has forbidden to patch any pod of a namespace, the time
+// before which none is patched, and whether an Event has told that.
 type forbidding struct {
 	since, until time.Time
 	told         bool
 }
 
-// forbiddenUntil returns until when no pod of the namespace must be patched; a time in the past if that was not
+// forbiddenUntil returns the time before which no pod of the namespace must be patched; it has passed if that was not
 // forbidden.
 func (m *Marker) forbiddenUntil(namespace string) time.Time {
 	m.mu.Lock()

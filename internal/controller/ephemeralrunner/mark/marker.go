@@ -118,8 +118,9 @@ func (g *Gate) Enter() (leave func()) {
 	return func() { count(-1) }
 }
 
-// Defers reports whether writes that only report something about a runner must wait, whose container started so long
-// ago. Calls that register and create runners, the deletion of ended pods and these writes compete for the API server.
+// Defers reports whether writes that only report something about a runner must wait. up is the time since the runner's
+// container started. Calls that register and create runners, the deletion of ended pods and these writes compete for
+// the API server.
 func (g *Gate) Defers(runner *v1alpha1.EphemeralRunner, up time.Duration) bool {
 	if up < DeferTimeout && g.pool.Waiting(kube.ScaleSetOf(runner).String()) {
 		return true

@@ -56,7 +56,7 @@ type Hooked struct {
 // an owner, so nothing else deletes them, and pods keep the runner's volume claim. As long as the runner container
 // runs, its hooks may create more: call it after that. A refusal is believed only if it lasts; an Event then says what
 // is left. Roles of earlier charts grant nothing on Jobs. That doesn't matter for a runner that had no job or has
-// exited by itself: its hooks have no Job that still runs.
+// exited by itself: then no Job of its hooks still runs.
 func (r *Remover) DeleteHooked(
 	ctx context.Context, runner *v1alpha1.EphemeralRunner, exited bool, hooked *Hooked,
 ) error {

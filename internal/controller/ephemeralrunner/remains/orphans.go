@@ -83,8 +83,8 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 }
 
 // MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. Somebody may
-// have taken the owner away (kubectl delete --cascade=orphan): such a pod ends its job first. A restored pod ends
-// immediately, because it has no registration.
+// have taken the owner away (kubectl delete --cascade=orphan): such a pod ends its job first, and is abandoned only
+// then. A restored pod ends immediately, because it has no registration.
 func MayBeAbandoned(pod *corev1.Pod) bool {
 	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
 		return false
@@ -120,8 +120,8 @@ func (r *Remover) LastPod(runner types.NamespacedName) *corev1.Pod {
 	return r.gone.pods[runner]
 }
 
-// ForgetPod forgets a state that LastPod returned, unless another one was kept since, or the pod was there when a pass
-// read it: then the state is for the next pass. Both may be nil.
+// ForgetPod forgets a state that LastPod returned, unless another state was kept since, or the pod was there when a
+// pass read it: then the state is for the next pass. Both may be nil.
 func (r *Remover) ForgetPod(runner types.NamespacedName, last, read *corev1.Pod) {
 	r.gone.mu.Lock()
 	defer r.gone.mu.Unlock()

@@ -48,8 +48,8 @@ const (
 // those that its plan repeats, and may then begin, end and settle creations.
 type Memory struct {
 	clock clock.PassiveClock
-	// expected has the requested names, and when each was remembered. The watch's handler removes names from it, too,
-	// and so it has a lock.
+	// expected has the requested names, and the time at which each was remembered. The watch's handler removes names from
+	// it, too, and so it has a lock.
 	mu       sync.Mutex
 	expected map[string]time.Time
 	// unanswered are the names of runners whose creation got no answer; they are tried again. shelved are names that
@@ -113,7 +113,7 @@ func (c *Memory) Drop(name string) {
 	delete(c.expected, name)
 }
 
-// Pending returns the names that are still expected and when each was remembered.
+// Pending returns the names that are still expected, and the time at which each was remembered.
 func (c *Memory) Pending() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *Memory) Listed() bool { return !c.unlisted }
 func (c *Memory) Uncertain() (repeated, shelved []string) { return c.unanswered, c.shelved }
 
 // Observe forgets the runners that the watch has shown, which are the given ones. Take the list of runners before
-// calling Pending: a name that is met in between belongs to a runner that has been deleted since.
+// calling Pending: a name that the watch drops in between belongs to a runner that has been deleted since.
 func (c *Memory) Observe(runners []*roster.Runner) {
 	c.Expect(c.unanswered...) // as long as they are tried again
 	pending := c.Pending()
@@ -183,9 +183,9 @@ func (c *Memory) RememberListed(overdue []string, existing sets.Set[string], err
 	c.shelved = slices.DeleteFunc(c.shelved, late.Has)
 }
 
-// Inherit remembers which runners the API server has before this process creates its first one, and returns how many of
-// them the watch has yet to show. These are expected as if they had been created here. If one of them appears and is
-// gone while the list is under way, the list that finds out is made after expectationTimeout.
+// Inherit remembers which runners the API server has before this process creates its first one, and returns the number
+// of those that the watch has yet to show. These are expected as if they had been created here. If one of them appears
+// and is gone while the list is under way, only the list after expectationTimeout shows that it is.
 func (c *Memory) Inherit(existing sets.Set[string], runners []*roster.Runner) int {
 	c.unlisted = false
 	for _, r := range runners {
@@ -224,7 +224,7 @@ func (c *Memory) ListDueAt() time.Time {
 	return kube.LaterOf(oldest.Add(expectationTimeout), c.listAt)
 }
 
-// Keep repeats that many of the unanswered creations, and shelves the others.
+// Keep keeps so many of the unanswered creations to be repeated, and shelves the others.
 func (c *Memory) Keep(repeat int) {
 	names := slices.Concat(c.unanswered, c.shelved)
 	c.unanswered, c.shelved = names[:repeat:repeat], names[repeat:]
@@ -274,8 +274,8 @@ func (c *Memory) Begin(n int, runners []*roster.Runner, pick func() string) []*T
 	return tries
 }
 
-// End remembers the results of all tries that begin returned. Some may not have been sent, because the
-// context ended: nothing new is known about a repeated try, and a new one is no longer expected.
+// End remembers the results of all tries that Begin returned. Some may not have been sent, because the context ended:
+// nothing new is known about a repeated try, and a new one is no longer expected.
 func (c *Memory) End(tries []*Try) {
 	c.unanswered = nil
 	for _, t := range tries {
@@ -291,8 +291,8 @@ func (c *Memory) End(tries []*Try) {
 	}
 }
 
-// Settle remembers how the creations of a pass went, after end. After an error the next ones wait, longer after each in
-// a row.
+// Settle remembers the error of a pass' creations, nil if there was none; call it after End. After an error the next
+// creations wait, longer after each error in a row.
 func (c *Memory) Settle(err error, now time.Time) {
 	c.Closed = kube.IsNamespaceTerminating(err)
 	switch {

@@ -31,8 +31,8 @@ var (
 
 var errExists = apierrors.NewAlreadyExists(runnersGroup, "")
 
-// How long things take: pauses after failed creations, the longest of them while the API server gives no answer; how
-// long a runner may stay unseen, and the time between two lists of the runners that exist.
+// Durations: pauses after failed creations, the longest of them while the API server gives no answer; the time that a
+// runner may stay unseen, and the time between two lists of the runners that exist.
 const (
 	firstCreateBackoff, longestCreateBackoff = time.Second, time.Minute
 	longestAwayBackoff                       = 10 * time.Second
@@ -157,7 +157,7 @@ func newLateCreations(t *testing.T, unanswered ...string) lateCreations {
 	return lateCreations{t, newCreations(clk, unanswered...), clk}
 }
 
-// wantLate checks how many runners are said to exist although the watch does not show them.
+// wantLate checks the number of runners that are said to exist although the watch does not show them.
 func (l lateCreations) wantLate(want int) {
 	l.Helper()
 	said := l.UnseenCondition("arc-runners").Message
@@ -166,7 +166,7 @@ func (l lateCreations) wantLate(want int) {
 	}
 }
 
-// wantUnseen observes the given runners and checks how many others are unseen.
+// wantUnseen observes the given runners and checks the number of others that are unseen.
 func (l lateCreations) wantUnseen(want creations.Unseen, seen ...*roster.Runner) {
 	l.Helper()
 	l.Observe(seen)
@@ -282,7 +282,7 @@ func TestNamesAreChosenThatNobodyHas(t *testing.T) {
 	}
 }
 
-// The watch's handler asks while a pass notes further names.
+// The watch's handler asks while a pass remembers further names.
 func TestNamesAreExpectedUntilTheyAreMet(t *testing.T) {
 	c := newCreations(atStart)
 	c.Expect("a", "b")

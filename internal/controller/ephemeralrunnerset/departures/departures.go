@@ -82,8 +82,8 @@ func (d *Departures) Remember(node string, signs nodes.Signs) []types.Namespaced
 	return d.on[node].UnsortedList()
 }
 
-// Place remembers on which node the runner's pod is that has not ended; "" means nowhere. It reports whether the pod
-// has come to a node that is about to go away.
+// Place remembers the node of a runner's pod that has not ended; "" means that there is none. It reports whether the
+// pod has come to a node that is about to go away.
 func (d *Departures) Place(runner types.NamespacedName, uid types.UID, node string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,9 +130,9 @@ func (d *Departures) Of(namespace string, runners []*roster.Runner) map[types.UI
 	return found
 }
 
-// Moves reports whether the runner has to leave the node. It stays if another one in its place might come to the same
-// node: because its pod names the node or tolerates all of the signs, or because it came after them and yet is there.
-// So a node can't make a set replace its runners without end.
+// Moves reports whether the runner has to leave the node. It stays if a runner in its place might come to the same
+// node: because the pod names the node or tolerates all of the signs, or because the runner came after the signs and is
+// on the node all the same. So a node can't make a set replace its runners without end.
 func (d Departure) Moves(r *roster.Runner) bool {
 	return !r.Pinned && d.Signs&^r.Tolerates != 0 && r.Arrival <= d.Arrivals
 }

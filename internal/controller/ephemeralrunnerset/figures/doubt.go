@@ -1,5 +1,5 @@
-// Package figures judges the figures that GitHub gives about a scale set: how many of the assigned jobs probably do not
-// exist. It is pure: the next doubt follows from the last one and from what is seen.
+// Package figures judges the figures that GitHub gives about a scale set: the number of assigned jobs that probably do
+// not exist. It is pure: the next doubt follows from the last one and from what is seen.
 package figures
 
 import (
@@ -34,12 +34,13 @@ const (
 	doublings     = 10
 )
 
-// Doubt says how far GitHub's figures are disbelieved. The zero value believes everything; so does a manager that has
-// just started.
+// Doubt is the extent to which GitHub's figures are disbelieved. The zero value believes everything; so does a manager
+// that has just started.
 type Doubt struct {
 	// Jobs counts the waiting jobs that are believed not to exist.
 	Jobs int
-	// moved is the present time in which fewer jobs wait than are doubted: since when, and how many had started before.
+	// moved is about the present period in which fewer jobs wait than are doubted: its beginning, and the number of jobs
+	// that had started before.
 	moved struct {
 		since   time.Time
 		started int
@@ -49,8 +50,8 @@ type Doubt struct {
 	// changes of that in this doubt.
 	ProbeSince time.Time
 	probes     int
-	// fruitless counts the times in a row that further jobs were doubted although none had started since the last time,
-	// when started jobs had started.
+	// fruitless counts the times in a row that further jobs were doubted although no job had started since the time
+	// before; started is the number of jobs that had started by then.
 	fruitless, started int
 	// Disappointments counts the times that waiting jobs came to nothing, the last time at disappointedAt, level is the
 	// largest number of them, and peak the largest number of waiting jobs since the last wave of waste.
@@ -60,7 +61,7 @@ type Doubt struct {
 	waste           waste
 }
 
-// unmet is the present time in which jobs that are not doubted wait beside idle runners.
+// unmet is about the present period in which jobs that are not doubted wait beside idle runners.
 type unmet struct {
 	since time.Time
 	// pairs is the smallest number, at any moment, of pairs of a waiting job and an idle runner; waiting is that of
@@ -125,7 +126,7 @@ func (d Doubt) Next(seen Evidence, grace time.Duration, now time.Time) (Doubt, t
 }
 
 // move ends the doubt, or lessens it, when fewer jobs have waited than are doubted for figuresSettleGrace. It returns
-// when they will have.
+// the time at which they will have.
 func (d *Doubt) move(seen Evidence, now time.Time) time.Time {
 	if seen.Waiting >= d.Jobs {
 		d.moved.since = time.Time{}
@@ -184,7 +185,8 @@ func (d *Doubt) disappoint(jobs int, now time.Time) {
 	d.level, d.disappointedAt = max(d.level, jobs), now
 }
 
-// remember doubts jobs as soon as they wait if as many came to nothing several times, for some time.
+// remember doubts jobs as soon as they wait, if as many have come to nothing several times. It forgets that after a
+// while.
 func (d *Doubt) remember(seen Evidence, grace time.Duration, now time.Time) {
 	if d.Disappointments <= believedAnew && now.Before(d.disappointedAt.Add(longestMemory)) {
 		return
@@ -241,7 +243,8 @@ func (d *Doubt) disbelieve(seen Evidence, grace time.Duration, now time.Time) ti
 	return time.Time{}
 }
 
-// Again reports whether jobs have been doubted twice or more in a row although none has started, when started jobs had.
+// Again reports whether jobs have been doubted twice or more in a row although no job has started in between or since.
+// started is the number of jobs that have started.
 func (d *Doubt) Again(started int) bool { return d.fruitless > believedAnew && d.started == started }
 
 // KeepsOne reports whether an idle runner is kept, although nothing is doubted, because figures that go up and down

@@ -1,4 +1,4 @@
-// Package jobpods holds the pods in which container hooks run jobs and that can't run, and why.
+// Package jobpods holds pods of jobs, which container hooks create, as long as they can't run, each with the reason.
 package jobpods
 
 import (
@@ -24,16 +24,15 @@ import (
 const (
 	// A job's pod may be unable to run for jobWaitGrace; then the set's condition says so, as for runners.
 	jobWaitGrace = 30 * time.Second
-	// Of one runner's job at most jobPodsPerRunner waiting pods are kept: a job has one and, one at a time, those of
-	// its steps, but its workflow may create as many as the namespace allows.
+	// At most jobPodsPerRunner waiting pods are kept for one runner's job: the job has one pod and, one at a time, those
+	// of its steps, but its workflow may create as many as the namespace allows.
 	jobPodsPerRunner = 10
 	// The name of a step's pod begins with at most stepRunnerLength characters of the runner's name.
 	stepRunnerLength = 49
 )
 
-// Pods holds the pods in which container hooks run jobs and that can't run, by runner. The watch's handler keeps it up
-// to date, at a cost that depends on neither the set nor the namespace. Only pods with the labels that the chart gives
-// them are watched.
+// Pods holds the pods of jobs that can't run, by runner. The watch's handler keeps it up to date, at a cost that
+// depends on neither the set nor the namespace. Only pods with the labels that the chart gives them are watched.
 type Pods struct {
 	clock clock.PassiveClock
 
@@ -54,8 +53,8 @@ func New(clock clock.PassiveClock) *Pods {
 	return &Pods{clock: clock, waiting: map[types.NamespacedName]map[string]Wait{}}
 }
 
-// put remembers a pod as it is now, gone if it is no more, and returns its runner and whether it waits otherwise than
-// before.
+// put remembers a pod as it is now, or forgets it if it is gone. It returns the pod's runner, and whether the pod's
+// wait has changed.
 func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, news bool) {
 	runner = types.NamespacedName{Namespace: pod.Namespace, Name: kube.RunnerOfJobPod(pod)}
 	now := Wait{Pod: pod.Name, since: j.clock.Now()}
@@ -89,8 +88,8 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 	return runner, true
 }
 
-// Events returns the handler for the watch of pods. changed is called with the runner of each pod that waits otherwise
-// than before.
+// Events returns the handler for the watch of pods. changed is called with the runner of each pod whose wait has
+// changed.
 func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
 	remember := func(object client.Object, q reconcile.Queue, gone bool) {
 		pod, is := object.(*corev1.Pod)
@@ -108,8 +107,8 @@ func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedNam
 	}
 }
 
-// Of returns the waits of the runners' job pods that have lasted, in the order of their names, and when the next one
-// will have.
+// Of returns the waits of the runners' job pods that have lasted for jobWaitGrace, in the order of the pods' names, and
+// the time at which the next wait will have lasted so long.
 func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due time.Time) {
 	now := j.clock.Now()
 	j.each(namespace, runners, func(_ *roster.Runner, wait Wait) {
@@ -123,7 +122,7 @@ func (j *Pods) Of(namespace string, runners []*roster.Runner) (waits []Wait, due
 	return waits, due
 }
 
-// Unplaced returns of each runner the job pod that has been without a node for longest, if there is one.
+// Unplaced returns, for each runner that has one, the job pod that has been without a node for longest.
 func (j *Pods) Unplaced(namespace string, runners []*roster.Runner) map[types.UID]Wait {
 	unplaced := map[types.UID]Wait{}
 	j.each(namespace, runners, func(r *roster.Runner, wait Wait) {

@@ -31,8 +31,8 @@ func jobPodOf(runner string) *corev1.Pod {
 	}
 }
 
-// inBubble runs a test with pods whose clock is the bubble's, and with the handler of their watch. kept returns how
-// many of the runner's pods that can't run are kept: they are told of after half a minute.
+// inBubble runs a test with pods whose clock is the bubble's, and with the handler of their watch. kept returns the
+// number of the runner's pods that can't run and are kept: they are told of after half a minute.
 func inBubble(t *testing.T, test func(t *testing.T, events handler.EventHandler, kept func() int)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// A runner holds claims that no watch has shown for heldUnseenTimeout: it may be gone already.
+// A runner that no watch has shown holds its claims for heldUnseenTimeout: it may be gone already.
 const heldUnseenTimeout = time.Minute
 
 // Leases knows who uses the claims of scale sets. The watches' handlers keep it up to date, at a cost that doesn't
@@ -122,8 +122,8 @@ func (l *Leases) releaseLocked(key types.NamespacedName, of *runner) {
 	}
 }
 
-// view returns a runner as its own status shows it. Of one that has ended nobody may have seen whether it had started:
-// then it counts as started.
+// view returns a runner as its own status shows it. If a runner has ended and nobody has seen whether it had started,
+// it counts as started.
 func view(object *v1alpha1.EphemeralRunner) volumeclaims.Runner {
 	status := &object.Status
 	found := volumeclaims.Runner{
@@ -211,8 +211,8 @@ func (l *Leases) heldByAnother(claim types.NamespacedName, uid types.UID, now ti
 	return now.Before(other.since.Add(heldUnseenTimeout))
 }
 
-// World has what is seen of a set's claims and of their users. Of claims that others have made with its labels
-// nothing counts.
+// World has what is seen of a set's claims and of their users. Claims that others have made with its labels don't
+// count.
 func (l *Leases) World(set *v1alpha1.AutoscalingRunnerSet, claims []corev1.PersistentVolumeClaim) volumeclaims.World {
 	world := volumeclaims.World{
 		Set:     set,

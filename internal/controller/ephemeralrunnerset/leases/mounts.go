@@ -13,12 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// MountReasons lists the reasons of the Events by which a node and the controller that attaches volumes say that they
-// can't.
+// MountReasons lists the reasons of Events that say that a node can't mount a volume, or that the controller of
+// attachments can't attach it.
 var MountReasons = []string{"FailedMount", "FailedAttachVolume"}
 
-// Slow reports whether pods of a set's runners have had a node for so long without their volumes: perhaps it can't
-// mount their claims. At due the next one will have.
+// Slow reports whether a pod of a set's runners has had a node, but not its volumes, for as long as after: perhaps the
+// node can't mount its claims. due is the time at which the next pod will have waited so long.
 func (l *Leases) Slow(scaleSet types.NamespacedName, after time.Duration) (slow bool, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *pod) anyVolume(is func(volume, claim string) bool) bool {
 	return false
 }
 
-// saidAt returns the times at which an Event was first and last said.
+// saidAt returns the times at which an Event was first and last reported.
 func saidAt(event *corev1.Event) (first, last time.Time) {
 	first = kube.EarlierOf(event.FirstTimestamp.Time, event.EventTime.Time)
 	last = kube.LaterOf(event.LastTimestamp.Time, first)

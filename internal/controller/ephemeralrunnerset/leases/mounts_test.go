@@ -15,10 +15,13 @@ import (
 const (
 	saysVolume  = `MountVolume.SetUp failed for volume "pvc-1" : rpc error: code = Internal desc = no such device`
 	saysAttach  = `AttachVolume.Attach failed for volume "pvc-1" : rpc error: code = DeadlineExceeded`
-	saysSummary = `Unable to attach or mount volumes: unmounted volumes=[kube-api-access-x cache], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`
-	saysToken   = `MountVolume.SetUp failed for volume "kube-api-access-x" : failed to sync configmap cache: timed out waiting for the condition`
-	saysOthers  = `Unable to attach or mount volumes: unmounted volumes=[kube-api-access-x], unattached volumes=[cache], failed to process volumes=[]: context deadline exceeded`
-	saysLonger  = `MountVolume.SetUp failed for volume "pvc-11" : rpc error`
+	saysSummary = `Unable to attach or mount volumes: unmounted volumes=[kube-api-access-x cache], ` +
+		`unattached volumes=[], failed to process volumes=[]: context deadline exceeded`
+	saysToken = `MountVolume.SetUp failed for volume "kube-api-access-x" : ` +
+		`failed to sync configmap cache: timed out waiting for the condition`
+	saysOthers = `Unable to attach or mount volumes: unmounted volumes=[kube-api-access-x], ` +
+		`unattached volumes=[cache], failed to process volumes=[]: context deadline exceeded`
+	saysLonger = `MountVolume.SetUp failed for volume "pvc-11" : rpc error`
 )
 
 // said returns an Event about a pod that was first said now, and again after a time.

@@ -62,9 +62,9 @@ type Set struct {
 	pause   wait.Backoff
 }
 
-// firstListBackoff is the pause before runners are listed again that no watch has shown. It doubles up to the longest
-// one. Usually the watch is late. But a runner that was deleted while it was listed, as those of an old template are
-// when another manager takes over, is never shown, and all new runners wait for it.
+// If no watch has shown a listed runner, the runners are listed again after firstListBackoff, which doubles up to the
+// longest pause. Usually the watch is late. But a runner that was deleted while it was listed is never shown, and all
+// new runners wait for it. That happens to runners of an old template when another manager takes over.
 const firstListBackoff = time.Second
 
 // Listed reports whether the API server has said which runners and claims there are.
@@ -84,7 +84,8 @@ func (s *Set) List(claims []volumeclaims.Claim, unseen []string, now time.Time, 
 	}
 }
 
-// Awaited returns the runners that the API server had and no watch has shown since. shown says which it has.
+// Awaited returns the runners that the API server had and no watch has shown since. shown reports whether a watch has
+// shown a runner.
 func (s *Set) Awaited(shown func(runner string) bool) []string {
 	for name := range s.awaited {
 		if shown(name) {

@@ -67,14 +67,14 @@ type Seen struct {
 type Outcome struct {
 	placement.Decision
 	most int
-	// refusal is the reason for which pods are refused, "" if none is. oldest says why the pod waits that has waited
-	// for longest.
+	// refusal is the reason for which pods are refused, "" if none is. oldest says why the pod with the longest wait
+	// waits.
 	refusal, oldest string
 	// Began and Ended are set if the cluster has placed nothing more from this pass on, or has again.
 	Began, Ended bool
 }
 
-// Decide decides for how many jobs there is room.
+// Decide decides the number of jobs that there is room for.
 func (s *Set) Decide(seen Seen, pods *Pods) *Outcome {
 	s.count(seen, pods.of(seen.Namespace, seen.Runners))
 	s.rememberRefusal(seen)
@@ -111,11 +111,11 @@ func (s *Set) count(seen Seen, pods map[types.UID]placement.Pod) {
 	}
 }
 
-// refusals are the reasons of runners to which the API server gives no pod, or no claim without which they get none.
+// refusals are the reasons of runners for which the API server refuses the pod, or the claim that the pod needs.
 var refusals = []string{v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonVolumeClaimRefused}
 
-// rememberRefusal remembers since when pods have been refused, or have had no claim. The oldest runner says which; what
-// was said stays while it is true of one.
+// rememberRefusal remembers the time since which pods have been refused, or have had no claim, and the reason. The
+// oldest runner gives the reason, which then stays while any runner has it.
 func (s *Set) rememberRefusal(seen Seen) {
 	var found []string
 	for _, r := range seen.Runners {
@@ -138,8 +138,8 @@ func (s *Set) rememberRefusal(seen Seen) {
 	}
 }
 
-// oldestWait says what the oldest pod waits for, in the scheduler's words. Those that are stuck, which are older, don't
-// count.
+// oldestWait says what the oldest pod waits for, in the scheduler's words. It passes over the pods that are stuck,
+// which are older.
 func (s *Set) oldestWait(seen Seen, pods *Pods, stuck int) string {
 	waiting := pods.of(seen.Namespace, seen.Runners)
 	for _, r := range seen.Runners { // oldest first

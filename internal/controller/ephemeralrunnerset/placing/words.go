@@ -80,7 +80,7 @@ func (o *Outcome) why() string {
 	}
 }
 
-// counted returns a number of things.
+// counted returns the words for a number of things.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -52,14 +52,14 @@ type Owner struct {
 	Name string
 }
 
-// nobodys returns the owner of a scale set's runners that no set owns. No UID of an object is like its own, and it has
-// no name, because no set is enqueued for them.
+// nobodys returns the owner of a scale set's runners that no set owns. Its UID is like no object's, and it has no name,
+// because no set is enqueued for these runners.
 func nobodys(scaleSet types.NamespacedName) Owner {
 	return Owner{UID: types.UID("nobody's of " + scaleSet.String())}
 }
 
-// setMembers are the runners of one set. The next call of roster.of sorts in those that came, and removes those that
-// left; more than half of them never have.
+// setMembers are the runners of one set. The next call of Roster.Of sorts in those that came, and removes those that
+// left, which are never more than half of all.
 type setMembers struct {
 	members []*member
 	ordered int // number of members in order, counted from the first
@@ -197,9 +197,9 @@ func (r *Roster) Others(scaleSet types.NamespacedName, except types.UID) (others
 	return others
 }
 
-// Admit reports whether a set that may have most runners has room for this one, which then has its place as long as it
-// lives. The older ones go first; one that the watch is about to show is the youngest. Only a set with more runners
-// than it may have is searched.
+// Admit reports whether a set that may have most runners has room for this runner, which then has its place as long as
+// it lives. Older runners come first; a runner that the watch is about to show is the youngest. Only a set with more
+// runners than it may have is searched.
 func (r *Roster) Admit(set types.UID, runner types.NamespacedName, most int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,8 +223,8 @@ func (r *Roster) Admit(set types.UID, runner types.NamespacedName, most int) boo
 	return known.admitted
 }
 
-// before counts the other runners that may run and have a place, or have one before this runner; nil is younger than
-// all.
+// before counts the other runners that may run and that have a place, or get one before this runner; nil is younger
+// than all.
 func (s *setMembers) before(runner *member) (count int) {
 	for _, m := range s.members {
 		first := runner == nil || m.admitted || m.view.RegistrationID != 0 || byAge(m, runner) < 0

@@ -34,7 +34,8 @@ func names(runners []*roster.Runner) (all []string) {
 func TestRosterIsOrderedByAge(t *testing.T) {
 	r := roster.New()
 	join := func(name string, after time.Duration) {
-		r.Put(runnerKey(name), roster.Owner{UID: "set"}, roster.Runner{Name: name, UID: types.UID(name), CreatedAt: start.Add(after)})
+		r.Put(runnerKey(name), roster.Owner{UID: "set"},
+			roster.Runner{Name: name, UID: types.UID(name), CreatedAt: start.Add(after)})
 	}
 	want := func(want ...string) {
 		t.Helper()

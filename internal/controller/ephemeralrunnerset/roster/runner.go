@@ -44,8 +44,8 @@ type Runner struct {
 	Reason, Message string
 
 	Keepers string // finalizers that alone keep a deleted runner, separated by spaces
-	// Arrival numbers the runners that this process has created, in the order in which they were first seen; 0 are all
-	// others.
+	// Arrival numbers the runners that this process has created, in the order in which they were first seen; all others
+	// have 0.
 	Arrival   int
 	Pinned    bool        // its template names a node
 	Tolerates nodes.Signs // signs of a node's departure that its pod tolerates
@@ -154,9 +154,9 @@ func lostJob(status *v1alpha1.EphemeralRunnerStatus, cause v1alpha1.LostCause, r
 	return lost
 }
 
-// recordedID returns the runner's id on GitHub as its status has it, 0 if that has none or is a copy of another
-// runner's, whose name it then has: a backup tool restores a status as it was. Whether a copy was edited only GitHub
-// can tell.
+// recordedID returns the runner's id on GitHub from its status. It returns 0 if the status has none, or if it names
+// another runner and so is a copy of that one's: a backup tool restores a status as it was. Only GitHub can tell
+// whether a copy was edited.
 func recordedID(runner *v1alpha1.EphemeralRunner) int {
 	if named := runner.Status.RunnerName; named != "" && named != runner.Name {
 		return 0
@@ -187,7 +187,7 @@ const (
 	Lost = "lost"
 )
 
-// State has the activity of a runner and, of one that waits or has failed, the reason.
+// State has the activity of a runner and, if the runner waits or has failed, the reason.
 type State struct{ Name, Reason string }
 
 // StateOf returns the state that metrics and counts show of a runner. Its reason is a known one, or Other.

@@ -98,7 +98,7 @@ func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Con
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
 func (h *History) cannotCreate(p *Plan) bool { return p.wantsRunners() && h.Creations.Failing() }
 
-// doubtConditions returns the condition that says how many jobs are doubted, none if it was never true.
+// doubtConditions returns the condition with the number of doubted jobs, none if it was never true.
 func (h *History) doubtConditions(before []metav1.Condition, set *v1alpha1.EphemeralRunnerSet) []metav1.Condition {
 	const conditionType = v1alpha1.ConditionStatisticsDoubtful
 	switch {
@@ -189,7 +189,7 @@ func countUnless(
 		status.FailedEphemeralRunners
 }
 
-// mostFrequent returns an example of the reason that most of the pods have, and how many have it.
+// mostFrequent returns an example of the reason that most of the pods have, and the number of pods that have it.
 func mostFrequent(waits []jobpods.Wait) (example jobpods.Wait, pods int) {
 	byReason := map[string][]jobpods.Wait{}
 	for _, wait := range waits {
@@ -264,7 +264,7 @@ func waitConditions(
 	return conditions
 }
 
-// waiting says how many of what wait.
+// waiting returns the words for n things that wait, such as "2 pods wait".
 func waiting(n int, what string) string {
 	if n == 1 {
 		return "1 " + what + " waits"

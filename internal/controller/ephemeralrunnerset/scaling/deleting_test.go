@@ -52,7 +52,7 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 	}
 }
 
-// left returns how many runners the status of the set counts when it is being deleted.
+// left returns the number of runners that the status of the set counts when it is being deleted.
 func (s *scenario) left() int {
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
 	s.DescribeLeft(status, newSet(0), s.runners, s.now)

@@ -190,7 +190,7 @@ func TestARunnerThatHasJustComeUpIsATryThatIsUnderWay(t *testing.T) {
 }
 
 // GitHub's confirmation that the runners had no job changes nothing about what is allowed: they failed when they
-// exited, all at once. The pauses after the first round and the second are 5 s and 10 s.
+// exited, all together. The pauses after the first round and the second are 5 s and 10 s.
 func TestConfirmedFailuresAreDatedToTheExit(t *testing.T) {
 	for _, confirmed := range []time.Duration{time.Second, removalLag} {
 		s := newScenario(10)

@@ -23,7 +23,8 @@ const (
 // been updated under the same tag. The last pause applies to all further tries.
 var outdatedBackoffs = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 
-// runnerFailures records the runners that could not work since the last one that could. It limits how many are created.
+// runnerFailures records the runners that could not work since the last one that could. It limits the number of new
+// runners.
 type runnerFailures struct {
 	template string // hash of the template that the failed runners were made from
 
@@ -102,7 +103,7 @@ func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.
 	return wanted, time.Time{}
 }
 
-// wait is a reason why runners don't run yet, and how many have it.
+// wait is a reason why runners don't run yet, and the number of runners that have it.
 type wait struct {
 	runners int
 	// example is the name of the oldest of these runners, message is its report.

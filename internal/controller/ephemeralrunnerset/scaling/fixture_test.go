@@ -36,22 +36,22 @@ var (
 	errOverQuota = apierrors.NewForbidden(runnersGroup, "", errors.New("exceeded quota"))
 )
 
-// How long things take, as the documentation and the decisions promise it. Tests let the time pass, and ask the code
-// for none of it.
+// Durations, as the documentation and the decisions promise them. Tests let the time pass, and ask the code for none of
+// them.
 const (
 	// of slots: a runner that exited holds its own until a figure that is so much newer, one that failed for so long
 	settleGrace, heldTimeout = 3 * time.Second, 15 * time.Minute
-	// of runners that are too many: until one is removed, and for how long a completion may be in the figures twice
+	// of runners that are too many: until one is removed, and while a completion may be in the figures twice
 	surplusPatience, completionWindow = 30 * time.Second, 10 * time.Second
-	// of runners that fail: the first pause and the longest, until one that is up is proven, and how many of them in a
-	// row make a set Degraded
+	// of runners that fail: the first pause and the longest, until one that is up is proven, and the number of them in a
+	// row that makes a set Degraded
 	firstBackoff, longestBackoff = 5 * time.Second, 5 * time.Minute
 	provenGrace                  = 10 * time.Second
 	degradedThreshold            = 3
 	// of evidence
 	maxFailedHistoryAge = time.Hour
-	// of questions about idle runners: how long jobs wait before the first, and between two of them while they wait and
-	// while they don't; not within so long after the registration
+	// of questions about idle runners: the wait of jobs before the first, and the time between two of them while jobs wait
+	// and while they don't; none within so long after the registration
 	idleGrace, askAgainInterval         = 30 * time.Second, time.Minute
 	askIdleInterval, newRegistrationAge = 10 * time.Minute, time.Minute
 	// of questions about others: with a job, with a completed one, exited without a known one
@@ -207,7 +207,7 @@ func answered(said registrations.Answer) pool.Call[registrations.Answer] {
 	return pool.Call[registrations.Answer]{Result: said}
 }
 
-// ask asks GitHub about a runner in the pass that has just planned. What comes of it is there at once.
+// ask asks GitHub about a runner in the pass that has just planned. The result is there immediately.
 func (s *scenario) ask(r *roster.Runner, said pool.Call[registrations.Answer]) {
 	s.RememberAsked(r, false)
 	settle(s.Subject(r).Question, said)

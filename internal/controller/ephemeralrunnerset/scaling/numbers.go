@@ -70,8 +70,8 @@ func (want Demand) Within(n effective.Numbers, planned *v1alpha1.PlannedCapacity
 	return want
 }
 
-// Unserved returns the demand on a set that no listener of ours serves: its own has not got a session yet, because that
-// of another cluster has it, or it is ARC's.
+// Unserved returns the demand on a set that no listener of ours serves: its own listener has no session yet, because
+// another cluster's listener has it, or its listener is ARC's.
 func (want Demand) Unserved() Demand {
 	want.unserved = true
 	return want

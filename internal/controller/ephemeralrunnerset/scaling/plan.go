@@ -1,4 +1,4 @@
-// Package scaling decides how many runners a set should have, which of them go and what GitHub is asked about them, and
+// Package scaling decides the number of runners of a set, which of them go and what GitHub is asked about them, and
 // says why. It is pure: it writes nothing and asks nobody. History is the memory of a set between passes, Plan the
 // decisions of one pass.
 package scaling
@@ -42,7 +42,7 @@ type Plan struct {
 	// jobsWaitSince is the new history.jobsWaitSince, doubt the new history.doubt.
 	jobsWaitSince time.Time
 	doubt         figures.Doubt
-	// wanted is the number of runners that there are to be, without the kept ones, which stay because of the doubt.
+	// wanted is the number of runners that there are to be. kept is the number of others that stay because of the doubt.
 	wanted, kept int
 	// decided holds what to do about runners, and order lists these runners in the order of the decisions.
 	decided map[*roster.Runner]Action
@@ -51,7 +51,7 @@ type Plan struct {
 	unexplained []*roster.Runner
 	// paced is the limit on new runners in a minute, if it holds some back.
 	paced int
-	// Moved are the runners that leave a node which is about to go away.
+	// Moved are the runners that leave nodes that are about to go away.
 	Moved []*roster.Runner
 	// At RequeueAt the set is planned again even if nothing changes; zero means never.
 	RequeueAt time.Time
@@ -242,8 +242,8 @@ func (h *History) planRemoval(p *Plan, r *roster.Runner) {
 	}
 }
 
-// GiveWay removes a runner to whose claims something is wrong, so that another one takes its place. It returns false if
-// the runner has a job, or has ended: then it stays.
+// GiveWay removes a runner that can't use its claims or must not, so that another one takes its place. It returns false
+// if the runner has a job, or has ended: then it stays.
 func (h *History) GiveWay(p *Plan, r *roster.Runner) bool {
 	waits := h.slotOf(r) == slotWaiting
 	if waits {

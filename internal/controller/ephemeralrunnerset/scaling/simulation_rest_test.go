@@ -37,9 +37,9 @@ func (sim *simulation) rest(t *testing.T, p *plan) {
 	}
 }
 
-// newIn returns how many runners a plan creates, and which runners it deletes, asks about or marks as failed, unless an
-// earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other runners may be
-// picked for deletion.
+// newIn returns the number of runners that a plan creates, and the runners that it deletes, asks about or marks as
+// failed, unless an earlier plan did so already. While a question to GitHub is open, whose answer brings a pass, other
+// runners may be picked for deletion.
 func (sim *simulation) newIn(p *plan, former ...*plan) (create int, about []*roster.Runner) {
 	waiting := sim.state.WithoutRecentlyDeleted(p.about(), sim.now())
 	for _, r := range p.about() {

@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// known is what a manager has been told of a runner, as the test records it.
+// known has the facts about a runner that a manager has been told, as the test records them.
 type known struct {
 	// registration is the one that said is about.
 	registration int

@@ -264,7 +264,7 @@ func (sim *simulation) passTime() {
 	}
 }
 
-// moveSet sometimes changes where the set registers its runners, perhaps back to an earlier address.
+// moveSet sometimes changes the address at which the set registers its runners, perhaps back to an earlier one.
 func (sim *simulation) moveSet() {
 	if sim.chance(2) {
 		sim.configURL = unique.Make(fmt.Sprint("https://github.com/org-", sim.random.IntN(3)))
@@ -281,7 +281,7 @@ func (sim *simulation) busy() int {
 	return busy
 }
 
-// write notes that the runner was written to on the API server.
+// write records that the runner was written to on the API server.
 func (sim *simulation) write(r *simulatedRunner) {
 	sim.made++
 	r.ResourceVersion, r.changed, r.shown = fmt.Sprint(sim.made), sim.now(), false

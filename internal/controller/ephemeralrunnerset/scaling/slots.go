@@ -171,9 +171,8 @@ func (h *History) obsolete(p *Plan, r *roster.Runner) bool {
 }
 
 // planLostHistory keeps the newest runners with a lost job as evidence, whatever became of later runners, for as long
-// as those that failed without a job. Those whose jobs GitHub still counts to them stay until it doesn't. With reruns
-// those of a workflow run stay while it is undecided about one of its jobs. planFailedHistory decides about outdated
-// ones.
+// as those that failed without a job. Runners whose jobs GitHub still counts stay until it doesn't. With reruns, all
+// runners of a workflow run stay while one of its jobs is undecided. planFailedHistory decides about outdated ones.
 func (h *History) planLostHistory(p *Plan, runners []*roster.Runner, reruns bool) {
 	undecided := sets.New[feedback.Run]()
 	for _, r := range runners {

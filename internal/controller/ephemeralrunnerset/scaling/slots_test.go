@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
-// slot says how a runner counts, in the words of docs/decisions/0007-a-slot-follows-the-job.md.
+// slot is a runner's slot, in the words of docs/decisions/0007-a-slot-follows-the-job.md.
 type slot string
 
 const (

@@ -42,7 +42,7 @@ const (
 // planVerification plans questions to GitHub about runners whose reports contradict the observed state, or may. Reports
 // can get lost.
 func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Demand) {
-	// The listener's figure, without doubted jobs, has more assigned jobs than runners are known to have one, by a
+	// The listener's figure, without doubted jobs, has more assigned jobs than there are runners known to have one, by a
 	// report or GitHub's answer.
 	if want.assignedJobs-p.doubt.Jobs > p.Tally.working {
 		p.jobsWaitSince = cmp.Or(h.jobsWaitSince, h.now)
@@ -102,8 +102,8 @@ func (h *History) removeUnaskable(p *Plan, r *roster.Runner) {
 }
 
 // verifyIdle asks about a runner that is up without a job: in its turn, or while jobs wait after idleGrace and then in
-// intervals that double. The time counts for which both have been true: a minRunners runner that was idle for hours
-// gets the first job that comes, and must not be asked about because of its age.
+// intervals that double. Only the time counts during which both have been true: a minRunners runner that was idle for
+// hours gets the first job that comes, and must not be asked about because of its age.
 func (h *History) verifyIdle(p *Plan, r *roster.Runner) {
 	past := h.historyOf(r)
 	if !past.MissingSince.IsZero() {
@@ -150,8 +150,8 @@ func (h *History) ask(p *Plan, r *roster.Runner, question Action, last time.Time
 	h.decideAt(p, r, question, kube.LaterOf(last.Add(pause), h.questionsAllowedAt(r)))
 }
 
-// questionsAllowedAt returns until when nothing may be asked about the runner, because the last question about it got
-// no answer or GitHub limits all of them.
+// questionsAllowedAt returns the time before which nothing may be asked about the runner, because the last question
+// about it got no answer or GitHub limits all of them.
 func (h *History) questionsAllowedAt(r *roster.Runner) time.Time {
 	return kube.LaterOf(h.historyOf(r).RetryAt, h.limitedUntil)
 }
@@ -291,8 +291,8 @@ func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unsee
 	}
 }
 
-// idleSince returns since when a runner without a job has been up. Of one that was up before this manager began, its
-// creation is known.
+// idleSince returns the time since which a runner without a job has been up, or its creation if it was up before this
+// manager began.
 func (h *History) idleSince(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	return cmp.Or(past.upBefore, past.upAt)

@@ -133,7 +133,7 @@ func TestGitHubsLimitHoldsAllQuestionsUp(t *testing.T) {
 	}
 }
 
-// The runners of minRunners exist for this job: how long they were idle before it says nothing about them.
+// The runners of minRunners exist for this job: the time that they were idle before it says nothing about them.
 func TestIdleRunnersAreLeftAloneWhenAJobComesAfterALongTime(t *testing.T) {
 	s := newScenario(5)
 	s.spec.AssignedJobs, s.numbers.Min = 0, 5
