@@ -32,7 +32,7 @@ const (
 
 // Ledger is one that can be asked.
 type Ledger struct {
-	// Where says where it is, for messages.
+	// Where names its address or its Service, for messages.
 	Where  string
 	client *http.Client
 	base   *url.URL
@@ -75,7 +75,7 @@ func (l *Ledger) Gaps(ctx context.Context, filter url.Values) (gaps []Gap, err e
 	return gaps, err
 }
 
-// ask reads a table. Its error says what is in the way, and whose step is next.
+// ask reads a table. Its error names the cause, the next step and whose step it is.
 func (l *Ledger) ask(ctx context.Context, table string, filter url.Values, into any) error {
 	ctx, stop := context.WithTimeout(ctx, longestAnswer)
 	defer stop()

@@ -114,7 +114,7 @@ func scaleSet(assigned, most int, waiting ...v1alpha1.WaitingJob) []client.Objec
 	return []client.Object{set, runnerSet}
 }
 
-// server is an API server with the objects. refused says which reads it forbids.
+// server is an API server with the objects. refused decides which reads it forbids.
 func server(refused func(object any, namespace string) bool, objects ...client.Object) snapshot.Cluster {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil)
 	named := func(object client.Object) []string { return []string{object.GetName()} }
@@ -161,7 +161,7 @@ func asked(t *testing.T, cluster snapshot.Cluster, subject string) (said string,
 	return text.String(), read.Jobs, err
 }
 
-// The stories of one job: how far it is, why, what follows and whose step it is. Exit code 1 is for those in which
+// The stories of one job: its state, the reason, what follows and whose step it is. Exit code 1 is for those in which
 // somebody has to act.
 func TestStories(t *testing.T) {
 	waits := v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: job, Name: "build (linux)",
@@ -301,7 +301,7 @@ func TestOfPodsAlone(t *testing.T) {
 	}
 }
 
-// A pod of container hooks stands for its runner's, and how a container ended says what its job was lost to.
+// A pod of container hooks stands for its runner's, and the cause of a lost job is known by the way a container ended.
 func TestWhatAPodAloneTells(t *testing.T) {
 	hooks := podWith(func(p *corev1.Pod) {
 		p.Name, p.Labels, p.Annotations = runner+"-workflow", map[string]string{v1alpha1.LabelRunnerPod: runner}, nil
