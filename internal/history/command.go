@@ -1,5 +1,5 @@
-// Package history is the program `manager history`: it watches the runners of a cluster, keeps what becomes of their
-// jobs in the ledger, and answers questions about them. Nothing else needs it: without it no runner behaves
+// Package history is the program `manager history`: it watches the runners of a cluster, writes into the ledger what
+// becomes of their jobs, and answers questions about them. Nothing else needs it: without it no runner behaves
 // differently.
 package history
 
@@ -46,7 +46,7 @@ const (
 	envNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
 )
 
-// Options are what the command line and the environment say.
+// Options are those of the command line and the environment.
 type Options struct {
 	Address   string
 	File      string

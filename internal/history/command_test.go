@@ -197,8 +197,8 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 		gomega.ContainSubstring("the cluster&#39;s administrator")))
 }
 
-// TestItEndsWithoutAnErrorBeforeItHasBegun: it answers before it has read the cluster and written that it looks. Whoever
-// stops it then, such as a rollout, has not met a failure.
+// TestItEndsWithoutAnErrorBeforeItHasBegun: it answers before it has read the cluster and written that it looks.
+// Whoever stops it then, such as a rollout, has not met a failure.
 func TestItEndsWithoutAnErrorBeforeItHasBegun(t *testing.T) {
 	for range 5 {
 		_, stop := start(t, history.Options{

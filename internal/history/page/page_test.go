@@ -26,7 +26,7 @@ import (
 	"github.com/harrier-ci/harrier/test/database"
 )
 
-// noon is when the invented day ends.
+// noon is the end of the invented day.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // site is the pages with their ledger and clock.

@@ -18,24 +18,24 @@ const (
 	sizeRows  = 30
 )
 
-// usageRow is what jobs came to, with a name and where its jobs are listed.
+// usageRow is the usage of some jobs, with a name and the address at which these jobs are listed.
 type usageRow struct {
 	ledger.Usage
 	Of, Also, Link string
 }
 
-// sizeRow is what jobs use of what they request.
+// sizeRow has the requests of a job, and what it uses of them.
 type sizeRow struct {
 	ledger.Size
 	CPURequest, MemoryRequest *int64
 	Link                      string
 }
 
-// groupNames are what use is added up by.
+// groupNames are the names of the properties by which usage is added up.
 var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow", ledger.ByJob: "Job",
 	ledger.BySet: "Scale set", ledger.ByDay: "Day"}
 
-// usagePage is what the page of cost and use shows.
+// usagePage has the content of the page of cost and use.
 type usagePage struct {
 	By       string
 	Choices  []link.Choice
@@ -103,7 +103,7 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 	return answer{Title: "Cost and use", Main: page}, nil
 }
 
-// positive returns nil for 0, which stands for what is not known in sums.
+// positive returns nil for 0, which in sums means that nothing is known.
 func positive(number int64) *int64 {
 	if number == 0 {
 		return nil

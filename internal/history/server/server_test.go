@@ -24,7 +24,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// hostile is what a workflow may name a job.
+// hostile is a name that a workflow may give a job.
 const hostile = "=cmd|' /C calc'!A0, \"quoted\"\n<script>"
 
 // serve returns a server with a ledger of two jobs and a gap, at half past noon.
