@@ -43,9 +43,10 @@ func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page := jobsPage{Jobs: found.Jobs, LookedTo: found.LookedTo, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
-		link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
-	}}
+	page := jobsPage{Jobs: found.Jobs, LookedTo: found.LookedTo, Gaps: listGaps(gaps), Query: r.query,
+		Tables: []link.Table{
+			link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+		}}
 	if found.Next != "" {
 		page.Next = link.To("jobs", r.query, "after", found.Next)
 	}

@@ -104,8 +104,8 @@ func overview(ctx context.Context, p *pages, r *request) (answer, error) {
 		page.Sets = append(page.Sets, setRow{Sample: *s, Link: link.ToSet(s.Cluster, s.Namespace, s.Set, r.query)})
 	}
 	slices.SortStableFunc(page.Sets, func(a, b setRow) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Set, b.Set),
-			cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Set, b.Set), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	if page.All = len(page.Sets); page.All > maxSets {
 		page.Sets, page.NotShown = page.Sets[:maxSets], page.All-maxSets
@@ -285,9 +285,11 @@ func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 	page.Causes = countCauses(lost.Jobs, r.query)
 	page.Failed = link.To("jobs", r.query, "result", "failed")
 	page.Commands = setCommands(page.Namespace, page.Set)
-	page.Tables = []link.Table{link.ToTable("jobs", "Jobs", r.query), link.ToTable("samples", "The scale set over time", r.query),
+	page.Tables = []link.Table{link.ToTable("jobs", "Jobs", r.query),
+		link.ToTable("samples", "The scale set over time", r.query),
 		link.ToTable("usage", "What its jobs come to", r.query, "by", "set"),
-		link.ToTable("waits", "What its jobs waited for", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query))}
+		link.ToTable("waits", "What its jobs waited for", r.query, "by", "set"),
+		link.ToTable("gaps", "Gaps", link.Within(r.query))}
 	return answer{words.Foreign(page.Set), []link.Choice{
 		{Text: "Scale sets", Link: link.To("overview", link.Within(r.query))},
 		{Text: words.Foreign(page.Namespace), Link: link.To("overview", link.Within(r.query), "namespace", page.Namespace)},

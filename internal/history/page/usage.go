@@ -32,8 +32,8 @@ type sizeRow struct {
 }
 
 // groupNames are the names of the properties by which usage is added up.
-var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow", ledger.ByJob: "Job",
-	ledger.BySet: "Scale set", ledger.ByDay: "Day"}
+var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow",
+	ledger.ByJob: "Job", ledger.BySet: "Scale set", ledger.ByDay: "Day"}
 
 // usagePage has the content of the page of cost and use.
 type usagePage struct {
@@ -71,11 +71,12 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page := usagePage{By: groupNames[by], Unmeasured: true, Waits: waited, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
-		link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
-		link.ToTable("waits", "Waits by "+string(by), r.query, "by", string(by)),
-		link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
-	}}
+	page := usagePage{By: groupNames[by], Unmeasured: true, Waits: waited, Gaps: listGaps(gaps), Query: r.query,
+		Tables: []link.Table{
+			link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
+			link.ToTable("waits", "Waits by "+string(by), r.query, "by", string(by)),
+			link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+		}}
 	for _, one := range []ledger.By{ledger.ByRepository, ledger.ByWorkflow, ledger.ByJob, ledger.BySet, ledger.ByDay} {
 		page.Choices = append(page.Choices, link.Choice{Text: groupNames[one], Chosen: one == by,
 			Link: link.To("usage", r.query, "by", string(one))})
@@ -130,7 +131,8 @@ func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
 		narrowed = link.ToSet(used.Cluster, used.Namespace, used.Set, query)
 	case ledger.ByDay:
 		row.Of = used.Day.UTC().Format("2006-01-02")
-		narrowed = link.To("jobs", query, "by", "", "from", words.Machine(used.Day), "to", words.Machine(used.Day.AddDate(0, 0, 1)))
+		narrowed = link.To("jobs", query, "by", "", "from", words.Machine(used.Day),
+			"to", words.Machine(used.Day.AddDate(0, 0, 1)))
 	case ledger.ByRepository:
 		row.Of = used.Repository
 		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository)

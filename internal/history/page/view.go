@@ -133,9 +133,9 @@ func listGaps(gaps []ledger.Gap) gapList {
 }
 
 var functions = template.FuncMap{
-	"foreign": words.Foreign, "message": words.Message, "at": words.At, "machine": words.Machine, "took": words.Took, "amount": words.Amount,
-	"cores": words.Cores, "memory": words.Memory, "address": link.To, "within": link.Within, "slowest": words.Slowest, "whole": words.Whole,
-	"money": words.Money, "gapMeaning": words.GapMeaning,
+	"foreign": words.Foreign, "message": words.Message, "at": words.At, "machine": words.Machine, "took": words.Took,
+	"amount": words.Amount, "cores": words.Cores, "memory": words.Memory, "address": link.To, "within": link.Within,
+	"slowest": words.Slowest, "whole": words.Whole, "money": words.Money, "gapMeaning": words.GapMeaning,
 	"grouped": func(number any) string {
 		switch whole := number.(type) {
 		case int:

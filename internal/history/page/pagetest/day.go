@@ -65,8 +65,8 @@ func Fill(ctx context.Context, l *ledger.Ledger, now time.Time) error {
 	random := rand.New(rand.NewPCG(7, 11)) //nolint:gosec // the same day each time
 	now = now.UTC().Truncate(time.Minute)
 	begin := now.Add(-24 * time.Hour)
-	gap := ledger.Gap{Cluster: Name, From: begin.Add(9*time.Hour + 10*time.Minute), To: begin.Add(9*time.Hour + 50*time.Minute),
-		Reason: ledger.GapStopped}
+	gap := ledger.Gap{Cluster: Name, From: begin.Add(9*time.Hour + 10*time.Minute),
+		To: begin.Add(9*time.Hour + 50*time.Minute), Reason: ledger.GapStopped}
 	if err := l.PutGap(ctx, gap); err != nil {
 		return err
 	}
@@ -200,8 +200,8 @@ func attempts(now time.Time) []ledger.Job {
 }
 
 // noGPU is the scheduler's message about a pod that no node suits.
-const noGPU = "0/9 nodes are available: 3 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector. " +
-	"preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."
+const noGPU = "0/9 nodes are available: 3 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node " +
+	"affinity/selector. " + "preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."
 
 // Cluster has the jobs and runners that wait in the invented installation.
 type Cluster struct{ At time.Time }
@@ -211,9 +211,11 @@ func (c Cluster) Now(_, set string) (now watch.Now) {
 	switch set {
 	case "linux":
 		now.Waiting = []v1alpha1.WaitingJob{
-			{Repository: "acme/web", RunID: 19_200_000_001, Name: "test (node 24)", AssignedAt: metav1.NewTime(c.At.Add(-12 * time.Minute)),
-				QueuedAt: new(metav1.NewTime(c.At.Add(-12 * time.Minute)))},
-			{Repository: "acme/api", RunID: 19_200_000_002, Name: Hostile, AssignedAt: metav1.NewTime(c.At.Add(-11 * time.Minute))},
+			{Repository: "acme/web", RunID: 19_200_000_001, Name: "test (node 24)",
+				AssignedAt: metav1.NewTime(c.At.Add(-12 * time.Minute)),
+				QueuedAt:   new(metav1.NewTime(c.At.Add(-12 * time.Minute)))},
+			{Repository: "acme/api", RunID: 19_200_000_002, Name: Hostile,
+				AssignedAt: metav1.NewTime(c.At.Add(-11 * time.Minute))},
 		}
 		now.Limit = &finding.Finding{Severity: finding.Warning, Reason: "MaxRunnersReached",
 			Message: "maxRunners of 12 is reached, with 15 assigned jobs; more jobs wait on GitHub",
@@ -228,7 +230,8 @@ func (c Cluster) Now(_, set string) (now watch.Now) {
 			Message: "1 runner waits, while 0 have a node; for example gpu-7k2xq: " + noGPU,
 			Fix:     "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
 		}
-		now.Needs = []watch.Need{{Kind: watch.Request, Name: "cpu", What: "12"}, {Kind: watch.Request, Name: "memory", What: "64Gi"},
+		now.Needs = []watch.Need{{Kind: watch.Request, Name: "cpu", What: "12"},
+			{Kind: watch.Request, Name: "memory", What: "64Gi"},
 			{Kind: watch.Request, Name: "nvidia.com/gpu", What: "1"}, {Kind: watch.Label, Name: "pool", What: "gpu"}}
 	}
 	return now

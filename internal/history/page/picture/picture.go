@@ -35,8 +35,8 @@ func (w Window) ticks() (ticks []Tick) {
 	const hour, day = time.Hour, 24 * time.Hour
 	length, form := w.To.Sub(w.From), "15:04"
 	every := 14 * day
-	for _, candidate := range []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, hour / 2, hour, 2 * hour,
-		4 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day} {
+	for _, candidate := range []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, hour / 2, hour,
+		2 * hour, 4 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day} {
 		if length/candidate <= 7 {
 			every = candidate
 			break
@@ -253,7 +253,8 @@ func NewTimeline(jobs []ledger.Job, gaps []ledger.Gap, w Window, now time.Time) 
 		outcome := words.OutcomeOf(job)
 		t.Bars = append(t.Bars, Bar{
 			Y: lane * laneHeight, Wait: Span{w.place(from), w.place(started) - w.place(from)}, Run: w.span(started, to),
-			Class: outcome.Class, Title: words.Foreign(job.Name) + ", " + outcome.Word + ", " + words.Took(max(0, to.Sub(started))),
+			Class: outcome.Class, Title: words.Foreign(job.Name) + ", " + outcome.Word + ", " +
+				words.Took(max(0, to.Sub(started))),
 		})
 	}
 	t.Height = max(1, len(free)) * laneHeight
