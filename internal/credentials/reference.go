@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/causes"
 )
 
-// Reference says by name how GitHub is reached for one scale set. It shares no memory with the object that it was made
-// from: a read may outlast the reconcile, which writes to that object.
+// Reference names what is needed to reach GitHub for one scale set. It shares no memory with the object that it was
+// made from: a read may outlast the reconcile, which writes to that object.
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
 	Namespace string `json:"namespace,omitempty"`
@@ -192,7 +192,7 @@ type InvalidError struct {
 	Namespace, Name string
 	// Key is the key in the object or the path of the field. It may be empty if the object as a whole is wrong.
 	Key string
-	// Reason says what is wrong and how to correct it.
+	// Reason is what is wrong, and the correction.
 	Reason string
 	// cause is for the manager's log only; it may be nil.
 	cause error

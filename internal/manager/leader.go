@@ -146,7 +146,7 @@ func (l *leadership) write(
 	return nil
 }
 
-// explain says what to do about a Lease that the manager may not use.
+// explain adds the next step to the error about a Lease that the manager may not use.
 func (l *leadership) explain(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err

@@ -86,7 +86,7 @@ func (c *conversion) volumeOwner() {
 		report.Advice{Whose: report.Installer, Fix: "change it if your image has another user"})
 }
 
-// dockerDaemon converts what is said about Docker to what the container dind is told.
+// dockerDaemon converts the settings of Docker to arguments of the container dind.
 func (c *conversion) dockerDaemon() {
 	if c.mode != modeDind {
 		why := "there is no Docker in the pod"
