@@ -73,7 +73,8 @@ func ignoredListeners(s *snapshot.Snapshot) (findings []finding.Finding) {
 				namedObjects),
 			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s "+
 				"delete autoscalinglistener NAME; if one stays, "+
-				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`, namespace)})
+				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`,
+				namespace)})
 	}
 	return findings
 }
