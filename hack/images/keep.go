@@ -181,7 +181,7 @@ func compile(ctx context.Context, r recipe, architecture string, v version, dire
 		architecture, directory+string(filepath.Separator), "linux", architecture, v, packagesOf(r)...)
 }
 
-// build compiles programs for a platform, and says what it builds and how far it is.
+// build compiles programs for a platform, and reports its progress.
 func build(ctx context.Context, what, target, system, architecture string, v version, packages ...string) error {
 	flags := "-s -w"
 	if v != (version{}) {

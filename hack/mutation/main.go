@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// outcome says what became of a mutant.
+// outcome is the result of a mutant's tests.
 type outcome int
 
 const (
