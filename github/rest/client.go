@@ -37,7 +37,7 @@ type Client struct{ github GitHub }
 // New returns a client that calls GitHub as the other one does.
 func New(github GitHub) *Client { return &Client{github: github} }
 
-// Account returns whose limits at GitHub the calls use, as of package actions.
+// Account names the account whose limits at GitHub the calls use, as in package actions.
 func (c *Client) Account() string { return c.github.Account() }
 
 // Now returns the time on the client's clock.
