@@ -1,5 +1,5 @@
-// Package crdcheck checks whether the CustomResourceDefinitions in a cluster have the fields that this version needs. The manager
-// checks before it starts its controllers, and the doctor when it looks for what keeps jobs waiting.
+// Package crdcheck checks whether the CustomResourceDefinitions in a cluster have the fields that this version needs.
+// The manager checks before it starts its controllers, and the doctor when it looks for what keeps jobs waiting.
 package crdcheck
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One field is
-// enough for spec or status of a kind, because a CRD is of one version.
+// requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One
+// field is enough for spec or status of a kind, because a CRD is of one version.
 var requiredFields = map[string][]string{
 	"AutoscalingRunnerSet": {"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
 	"AutoscalingListener":  {"status.conditions"},
@@ -57,8 +57,8 @@ func New(config *rest.Config) (*Checker, error) {
 	return &Checker{client: made.RESTClient()}, nil
 }
 
-// Check fails with *OutdatedError if the CustomResourceDefinitions lack what this version needs, or with the API server's own
-// error.
+// Check fails with *OutdatedError if the CustomResourceDefinitions lack what this version needs, or with the API
+// server's own error.
 func (c *Checker) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -212,8 +212,8 @@ func (m *memories[M]) each(do func(types.NamespacedName, *M)) {
 	}
 }
 
-// Rule says what to do in one situation. W is the world by which it is recognized, and D what is to be done: a Step for
-// a controller's rules, a decision for those of a pure plan.
+// Rule has what to do in one situation. W is the world by which the situation is recognized, and D what is to be done:
+// a Step for a controller's rules, a decision for those of a pure plan.
 type Rule[W, D any] struct {
 	// Situation is the rule's name, in words.
 	Situation string
@@ -280,7 +280,7 @@ func Nothing[W any](context.Context, W) error { return nil }
 // A cache has caught up within behindGrace, usually much sooner.
 const behindGrace = time.Second
 
-// Earliest collects when the object is to be reconciled again. The zero value means never.
+// Earliest collects the times at which the object is to be reconciled again. The zero value means never.
 type Earliest struct{ after time.Duration }
 
 // After asks for another pass. It comes at the earliest of all times asked for.
