@@ -154,8 +154,8 @@ func (s *Server) ExpireQueueTokens() {
 	s.do(func(time.Time) { s.state.ExpireQueueTokens() })
 }
 
-// EvictSessions ends the session of a scale set, or all with an id of 0, and
-// returns how many there were.
+// EvictSessions ends the session of a scale set, or all with an id of 0, and returns the number of sessions that it
+// ended.
 func (s *Server) EvictSessions(scaleSetID int) (evicted int) {
 	s.do(func(time.Time) { evicted = s.state.EvictSessions(scaleSetID) })
 	return evicted

@@ -35,7 +35,7 @@ func LivePod(ctx context.Context, c client.SubResourceClientConstructor, known *
 	}
 }
 
-// NoRunnerContainer says what is wrong with a template whose pod would never receive its JIT config.
+// NoRunnerContainer is the message about a template whose pod would never receive its JIT config.
 const NoRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
 	", so no container would receive the registration: in spec.template of the AutoscalingRunnerSet, name the " +
 	"container that runs the runner \"" + v1alpha1.RunnerContainerName + "\""
@@ -127,7 +127,7 @@ func Termination(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
-// WhyTerminating says why a pod that is being deleted is not gone, although it was due to be, and what to do about it.
+// WhyTerminating names what keeps a pod that is being deleted and should be gone, and what to do about it.
 func WhyTerminating(pod string, due time.Time, finalizers []string) string {
 	since := due.UTC().Format(time.RFC3339)
 	if len(finalizers) == 0 {

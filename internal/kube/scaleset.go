@@ -214,7 +214,7 @@ var listenerDigits = []int{16, 32}
 func ListenerNames(set *v1alpha1.AutoscalingRunnerSet) []string {
 	digest := sha256.New()
 	for _, part := range []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl} {
-		// The lengths say where each part ends; a hash takes every write.
+		// The lengths mark the end of each part; a hash takes every write.
 		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part)
 	}
 	hash := hex.EncodeToString(digest.Sum(nil))

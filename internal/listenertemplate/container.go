@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// listener returns what a template may say about the container of the listener: how much it may use, when it is
-// healthy, and variables and files that neither replace the program nor what the manager tells it.
+// listener returns the fields of the listener's container that a template may have: its resources, probes and security
+// context, and variables and files that replace neither the program nor what the manager tells it.
 func (r *review) listener(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
 	if IsARCImage(given.Image) {
 		r.refuse(place+".image", ReasonARCImage)
@@ -176,7 +176,7 @@ func (r *review) variables(
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
 
 // variablePrefixes begin the names of variables that choose whom the listener trusts or what it runs. Go's own that
-// change only how much memory or CPU the listener uses, such as GOGC, are not among them, nor is
+// change only the memory or CPU that the listener uses, such as GOGC, are not among them, nor is
 // GITHUB_ACTIONS_FORCE_GHES, which is documented.
 var variablePrefixes = map[string]string{
 	"KUBERNETES_": "it chooses the API server that gets the listener's token",

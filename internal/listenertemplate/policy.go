@@ -137,7 +137,7 @@ type Refusals struct {
 	More int
 }
 
-// List returns paths in about maxBytes, at least one unless there are none, and how many more there are.
+// List returns paths in about maxBytes, at least one unless there are none, and the number of further ones.
 func (r Refusals) List(maxBytes int) string {
 	var text strings.Builder
 	for i, refusal := range r.First {

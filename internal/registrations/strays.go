@@ -56,7 +56,7 @@ type Strays struct {
 
 // StrayMemory is the memory of one set's strays. It starts anew with a new process, which costs five minutes.
 type StrayMemory struct {
-	// offlineSince says when the first list was made that had a stray, by the runner's name.
+	// offlineSince has the time of the first list that had a stray, by the runner's name.
 	offlineSince map[string]time.Time
 	// At listAt strays are listed again. failures counts the lists in a row that have failed. refused is set if GitHub
 	// has refused the last.

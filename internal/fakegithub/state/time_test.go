@@ -40,7 +40,7 @@ func (b *bench) at(after time.Duration) time.Time {
 	return now
 }
 
-// events polls once and returns the events of the next message.
+// events polls a single time and returns the events of the next message.
 func (b *bench) events(after time.Duration) []state.JobMessage {
 	b.t.Helper()
 	now := b.at(after)

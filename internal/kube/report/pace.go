@@ -26,8 +26,8 @@ const (
 	longestPace = 10 * time.Second
 )
 
-// Written is the last write of a status: when it ended, how long it took, and the version of the object that it made.
-// The zero value is none.
+// Written is the last write of a status: its end, its duration, and the version of the object that it made. The zero
+// value is none.
 type Written struct {
 	At      time.Time
 	Took    time.Duration
