@@ -37,8 +37,10 @@ type OutdatedError struct {
 
 // Error names what is missing, and the fix.
 func (e *OutdatedError) Error() string {
-	return fmt.Sprintf("the CustomResourceDefinitions of %s lack %s; upgrade them with the chart gha-runner-scale-set-controller "+
-		"(helm upgrade --take-ownership, crds.install=true), or apply those of the same version (apis/crds of the source, or helm template CHART --show-only 'templates/crds/*.yaml') with kubectl apply --server-side --force-conflicts",
+	return fmt.Sprintf("the CustomResourceDefinitions of %s lack %s; upgrade them with the chart "+
+		"gha-runner-scale-set-controller (helm upgrade --take-ownership, crds.install=true), or apply those of the "+
+		"same version (apis/crds of the source, or helm template CHART --show-only 'templates/crds/*.yaml') with "+
+		"kubectl apply --server-side --force-conflicts",
 		v1alpha1.GroupVersion.Group, strings.Join(e.Missing, ", "))
 }
 
