@@ -177,9 +177,8 @@ func TestStories(t *testing.T) {
 	}{
 		"it runs": {[]client.Object{runnerWith(nil), podWith(nil)}, Running, false, []string{
 			`Job "build (linux)" of acme/app, run 1234567890: running`, "https://github.com/acme/app/actions/runs/1234567890",
-			"node node-7, image ghcr.io/acme/runner:1",
-			"placed  after 1m00s", "1m40s in all, the longest for placed: the cluster",
-			"runners/" + runner + " of scale set linux", "started by push",
+			"node node-7, image ghcr.io/acme/runner:1", "placed  after 1m00s",
+			"1m40s in all, the longest for placed: the cluster", "runners/" + runner + " of scale set linux", "started by push",
 		}},
 		"it has ended": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) {
 			r.Status.JobResult, r.Status.FinishedAt = "failed", after(160)
@@ -193,9 +192,8 @@ func TestStories(t *testing.T) {
 			&v1alpha1.RerunStatus{State: "Done", Attempt: 2, Since: *after(200)}))}, Lost, true,
 			[]string{"nobody: it runs again in attempt 2",
 				"whoever installs the scale set: to lose no more jobs so, raise the memory limit"}},
-		"it is not run again": {[]client.Object{
-			runnerWith(lost("Evicted", "",
-				&v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
+		"it is not run again": {[]client.Object{runnerWith(lost("Evicted", "",
+			&v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
 			[]string{"the job's author: run the job again from the page of the workflow run; it is not run again by " +
 				"itself: somebody cancelled the run"}},
 		"it waits for the maximum": {scaleSet(4, 4, waits), Waiting, false, []string{
