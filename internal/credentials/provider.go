@@ -75,8 +75,8 @@ func New(kube client.Reader, options Options) *Provider {
 	return p
 }
 
-// Resolve returns what the reference resolves to, at most RereadInterval old unless reading is slow or fails. It fails
-// with *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own
+// Resolve returns the values that the reference names, at most RereadInterval old unless reading is slow or fails. It
+// fails with *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own
 // error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
 	if err := checkVault(p.options.Vaults, reference); err != nil {

@@ -126,7 +126,7 @@ func (s *Server) Registrations() (registrations []Registration) {
 	return registrations
 }
 
-// Anomalies returns what no correct controller causes; tests want it empty.
+// Anomalies returns the events that no correct controller causes; tests want none.
 func (s *Server) Anomalies() (anomalies []Anomaly) {
 	s.do(func(time.Time) { anomalies = s.state.Anomalies() })
 	return anomalies

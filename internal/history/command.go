@@ -197,7 +197,7 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	return ended(ctx)
 }
 
-// ended returns why the program ends, nil if it was told to.
+// ended returns the error for which the program ends, nil if it was told to end.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -238,7 +238,7 @@ func openUntil(ctx context.Context, options Options, now clock.Clock, log logr.L
 	}
 }
 
-// clusterUID returns what tells the cluster from others that share the database.
+// clusterUID returns the UID by which the cluster is told from others that share the database.
 func clusterUID(ctx context.Context, reader client.Reader, own string) (string, error) {
 	var failures []error
 	for _, name := range []string{metav1.NamespaceSystem, own} {

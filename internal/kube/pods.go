@@ -78,8 +78,8 @@ func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCon
 	return nil
 }
 
-// UnwritableWork returns why the container may be unable to write its work folder, with what to do about it, "" if
-// nothing suggests it: the folder is on a volume that may belong to root, and the container doesn't run as root.
+// UnwritableWork returns the reason why the container may be unable to write its work folder, with what to do about it,
+// "" if nothing suggests it: the folder is on a volume that may belong to root, and the container doesn't run as root.
 func UnwritableWork(spec *corev1.PodSpec, name string) string {
 	container := Container(spec, name)
 	if container == nil {
@@ -118,8 +118,8 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
-// Termination returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It
-// returns zero and nil for any other pod.
+// Termination returns the time by which a pod that is being deleted should be gone, and the finalizers that it waits
+// for. It returns zero and nil for any other pod.
 func Termination(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}, nil

@@ -252,7 +252,7 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 	}
 }
 
-// sending returns what sends a message.
+// sending returns a step that sends a message.
 func sending(message *actions.Message) func(*scenario) {
 	return func(s *scenario) { s.send(message) }
 }

@@ -35,9 +35,9 @@ func (r *review) listener(place string, given *corev1.Container, volumes []corev
 	}
 }
 
-// sidecar returns what a template may say about a further container, whose image the operator of the manager trusts
-// with a place in this pod: neither the token nor a volume of the listener's own is in it, and it meets Pod Security
-// "restricted".
+// sidecar returns the fields that a template may have of a further container, whose image the operator of the manager
+// trusts with a place in this pod: neither the token nor a volume of the listener's own is in it, and it meets Pod
+// Security "restricted".
 func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
 	anything := func(string) string { return "" }
 	kept := corev1.Container{
@@ -187,7 +187,7 @@ var variablePrefixes = map[string]string{
 	"LD_":         "it makes a program load other code",
 }
 
-// refusedVariable returns why a variable of the listener can't be set, "" if it can.
+// refusedVariable returns the reason why a variable of the listener can't be set, "" if it can.
 func refusedVariable(name string) string {
 	upper := strings.ToUpper(name)
 	if slices.Contains(proxyVariables, upper) {
@@ -201,8 +201,8 @@ func refusedVariable(name string) string {
 	return ""
 }
 
-// listenersOwn returns why a volume can't be mounted at a path in the listener's container, "" if it can: it would hide
-// one of the manager's, or lie in it, or replace the program.
+// listenersOwn returns the reason why a volume can't be mounted at a path in the listener's container, "" if it can:
+// the volume would hide one of the manager's, or lie in it, or replace the program.
 func (r *review) listenersOwn(at string) string {
 	inside := func(a, b string) bool { return b == "/" || a == b || strings.HasPrefix(a, b+"/") }
 	mounted := path.Clean("/" + at)

@@ -288,8 +288,8 @@ func sureOr(err error, sure, perhaps Answer) Answer {
 	return perhaps
 }
 
-// retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which
-// failed with err: not before the time that err names.
+// retryQuestionAt returns the time at which GitHub may be asked again after that many failed questions in a row, the
+// last of which failed with err: not before the time that err names.
 func retryQuestionAt(err error, failures int, now time.Time) time.Time {
 	return actions.RetryAt(err, now.Add(reconcile.Backoff(questionBackoff, longestQuestionBackoff, failures)))
 }

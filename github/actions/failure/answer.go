@@ -146,8 +146,8 @@ func (t *textOrJSON) UnmarshalJSON(value []byte) error {
 // exception returns the name of the service's exception.
 func (b *errorBody) exception() string { return string(cmp.Or(b.TypeName, b.TypeKey)) }
 
-// explain returns what the answer says about its failure. Only an error of GitHub's form is quoted: anything else may
-// come from a server that whoever chose the config URL can't read otherwise.
+// explain returns the answer's own explanation of the failure. Only an error of GitHub's form is quoted: anything else
+// may come from a server that whoever chose the config URL can't read otherwise.
 func (a *Answer) explain() (message, typeName string) {
 	const none = "no explanation was given"
 	var body errorBody

@@ -158,7 +158,7 @@ var endpoints = map[string]endpoint{
 	EndpointDeleteMessage:     {},
 }
 
-// meaningOf returns what an answer that is no success means, nil for nothing in particular. exception is the name of
+// meaningOf returns the meaning of an answer that is no success, nil for none in particular. exception is the name of
 // the service's exception, if it names one.
 func meaningOf(name string, status int, exception string, webPage bool) error {
 	for _, known := range exceptions {

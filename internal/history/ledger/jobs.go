@@ -160,7 +160,7 @@ func (l *Ledger) Job(ctx context.Context, runnerUID string) (Job, error) {
 	return page.Jobs[0], nil
 }
 
-// pattern returns what LIKE finds a text with, wherever it stands.
+// pattern returns the pattern with which LIKE finds a text at any place.
 func pattern(text string) string {
 	escaped := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(Clean(text)))
 	return "%" + escaped + "%"

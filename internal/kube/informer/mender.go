@@ -105,7 +105,7 @@ func (m *mender) object(ctx context.Context, content json.RawMessage) json.RawMe
 	return m.mended(content, cause)
 }
 
-// mended returns what can be read of an object, with the annotation.
+// mended returns the readable part of an object, with the annotation.
 func (m *mender) mended(content []byte, cause *UnreadableError) json.RawMessage {
 	fields := map[string]any{}
 	if utiljson.Unmarshal(content, &fields) != nil {
@@ -124,7 +124,7 @@ func (m *mender) mended(content []byte, cause *UnreadableError) json.RawMessage 
 	return mended
 }
 
-// cause returns why the object can't be decoded.
+// cause returns the error for which the object can't be decoded, nil if it can.
 func (m *mender) cause(content []byte) *UnreadableError {
 	err := utiljson.Unmarshal(content, m.empty())
 	if err == nil {

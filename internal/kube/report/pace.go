@@ -51,7 +51,7 @@ const (
 	ChangeTurn
 )
 
-// DueAt returns when a change is to be written that was first seen at seenAt, and that has said something else until
+// DueAt returns the time at which a change is to be written that was first seen at seenAt and had other values until
 // movedAt: figures that have come to rest wait for no busy API server.
 func (p Pace) DueAt(change Change, last Written, seenAt, movedAt time.Time) time.Time {
 	switch change {

@@ -59,7 +59,8 @@ func (c *Capacity) Jobs(s *Scaler) int {
 	return min(max(ptr.Deref(c.said, unsaid), least), most)
 }
 
-// AwaitedUntil returns until when the session's first poll waits for what the set says, zero if it doesn't.
+// AwaitedUntil returns the time until which the session's first poll waits for the set's number, zero if it doesn't
+// wait.
 func (c *Capacity) AwaitedUntil() time.Time {
 	if !c.Places || (c.said != nil && !c.seenAt.Before(c.openedAt)) {
 		return time.Time{}

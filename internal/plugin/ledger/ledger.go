@@ -51,7 +51,7 @@ func (l *Ledger) Jobs(ctx context.Context, filter url.Values) (jobs []Job, more 
 	return page.Jobs, page.Next != "", err
 }
 
-// Usage returns what jobs that have finished come to, the largest cost or run time first.
+// Usage returns the usage of jobs that have finished, the largest cost or run time first.
 func (l *Ledger) Usage(ctx context.Context, filter url.Values) (usage []Usage, err error) {
 	err = l.ask(ctx, "usage", filter, &usage)
 	return usage, err
@@ -63,7 +63,7 @@ func (l *Ledger) Waits(ctx context.Context, filter url.Values) (waits []Wait, er
 	return waits, err
 }
 
-// Sizes returns what jobs use of what they request, the largest saving first.
+// Sizes returns the requests of jobs and what they use of them, the largest saving first.
 func (l *Ledger) Sizes(ctx context.Context, filter url.Values) (sizes []Size, err error) {
 	err = l.ask(ctx, "sizes", filter, &sizes)
 	return sizes, err
