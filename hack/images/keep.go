@@ -262,8 +262,8 @@ func cacheDirectory() (string, error) {
 	return root, os.MkdirAll(root, 0o700)
 }
 
-// forgetOld removes the directories that begin with prefix, except for those used last, and what builds that were
-// killed have left.
+// forgetOld removes the directories whose names begin with prefix, except for those used last, and the remains of
+// builds that were killed.
 func forgetOld(root, prefix string) error {
 	entries, err := filepath.Glob(filepath.Join(root, prefix+"-*"))
 	if err != nil {

@@ -64,11 +64,11 @@ type Kind[T client.Object, M, W any] struct {
 	// Begin is called first in every pass. If it fails, so does the pass.
 	Begin func(context.Context) error
 	// Remember returns the memory of an object that no pass has seen; by default it is empty. Forget is called with the
-	// memory of one that is gone, or whose name another has now, after that was dropped.
+	// memory of an object that is gone, or whose name another object has now, after the memory was dropped.
 	Remember func(T) *M
 	Forget   func(types.NamespacedName, *M)
-	// Gone is called if there is no object of that name, with what is remembered of the one that was there, nil if
-	// nothing is. The memory is dropped unless Gone fails.
+	// Gone is called if there is no object of that name, with the memory of the object that was there, nil if there is
+	// none. The memory is dropped unless Gone fails.
 	Gone func(context.Context, types.NamespacedName, *M) (ctrl.Result, error)
 	// Log returns a context whose logger names the object as its users do.
 	Log func(context.Context, T) context.Context

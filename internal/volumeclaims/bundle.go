@@ -372,8 +372,8 @@ func (p *Pool) foreign(b *bundle) bool {
 	return b.any(func(c *Claim) bool { return c.Scope != p.scope })
 }
 
-// first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes
-// first.
+// first returns the claim that has the bundle's records: the first of the seen claims in the order of their templates'
+// names.
 func (b *bundle) first() *Claim {
 	names := slices.Sorted(maps.Keys(b.claims))
 	if len(names) == 0 {

@@ -351,8 +351,8 @@ func (p *Pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string
 	b.state = stateDeleting
 }
 
-// collectFormer plans to delete claims whose template is gone and that no runner names, also those of bundles that are
-// in use: new runners don't get them.
+// collectFormer plans to delete claims whose template is gone and that no runner names, also in bundles that are in
+// use: new runners don't get these claims.
 func (p *Pool) collectFormer(d *Decision) {
 	for _, b := range p.sorted() {
 		if b.state == stateDeleting || b.state == stateCloning || b.state == stateSeed {

@@ -212,8 +212,8 @@ func fullQuotas(s set) []finding.Finding {
 		"raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usesClaims reports whether runners need volume claims: each one of its own, as in mode kubernetes, or one of those
-// that outlive runners.
+// usesClaims reports whether runners need volume claims: claims of their own, as in mode kubernetes, or claims that
+// outlive runners.
 func usesClaims(s set) bool {
 	return len(s.Spec.VolumeClaimTemplates) > 0 ||
 		slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })

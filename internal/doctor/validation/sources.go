@@ -41,7 +41,7 @@ type dependency struct {
 }
 
 // off reports whether values of the parent chart leave a dependency out. As for Helm, the first condition that the
-// values have decides, or else the tags, of which one that is true suffices.
+// values have decides, or else the tags, of which a single true one suffices.
 func (d dependency) off(values common.Values) bool {
 	for path := range strings.SplitSeq(d.Condition, ",") {
 		if value, err := values.PathValue(strings.TrimSpace(path)); err == nil {

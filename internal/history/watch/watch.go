@@ -235,8 +235,8 @@ func stripRunnerSet(object any) (any, error) {
 	return object, nil
 }
 
-// stripPod keeps the node or what the pod asks of one, what containers request and which images they have, and their
-// states.
+// stripPod keeps the node or, without one, what the pod asks of a node; and the requests, images and states of
+// containers.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

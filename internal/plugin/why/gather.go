@@ -46,8 +46,8 @@ type gathering struct {
 	scope   scope
 	subject Subject
 	facts   []*fact
-	// unread are kinds that could not be read, with the reason, and narrowed those that could only be read in one
-	// namespace.
+	// unread has the kinds that could not be read, with the reason, and narrowed the kinds that could be read in one
+	// namespace only.
 	unread   map[string]error
 	narrowed []string
 	// foreign is set if there is a pod of the name that is no runner's.

@@ -80,8 +80,8 @@ func (w Window) merged(gaps []ledger.Gap) (spans []Span) {
 // stripSlots is the number of slots of a strip: half an hour each for a day.
 const stripSlots = 48
 
-// Strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
-// are slots, and percents of its height.
+// Strip shows the jobs of a scale set over time: running jobs, and on top of them waiting jobs. Its coordinates are
+// slots, and percents of its height.
 type Strip struct {
 	// These are paths. Most is the number of runners that was allowed; Gaps are slots in which nobody looked for a
 	// while.
