@@ -32,8 +32,8 @@ type Pass[T client.Object, M any] struct {
 	// At Requeue the next pass comes even if nothing changes.
 	Requeue Earliest
 	dueAt   time.Time // the same as a moment
-	// Priority is that of the next pass if it comes by time or after an error; nil for that of the event that began
-	// this one.
+	// Priority is that of the next pass if it comes by time or after an error; nil for the priority of the event that
+	// began this pass.
 	Priority *int
 }
 

@@ -237,8 +237,8 @@ func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, er
 	return said, err
 }
 
-// findRunner returns the id under which GitHub has the runner, the recorded one if GitHub has none of that id, and 0 if
-// that is another's and GitHub has none of the runner's name.
+// findRunner returns the id under which GitHub has the runner. It returns the recorded id if GitHub has no runner with
+// it, and 0 if that id is another runner's and GitHub has no runner of the name.
 func findRunner(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
 	found, err := github.GetRunner(ctx, about.ID)
 	switch {

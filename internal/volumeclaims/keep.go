@@ -98,8 +98,8 @@ func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) time.
 }
 
 // FailedWithoutJob reports whether a runner's status proves that it failed and never had a job: no container of its pod
-// started, or GitHub agreed to remove its registration after each attempt. Of one that exited by itself, or whose pod
-// others keep, it proves nothing.
+// started, or GitHub agreed to remove its registration after each attempt. The status of a runner that exited by
+// itself, or whose pod others keep, proves nothing.
 func FailedWithoutJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	silent := []string{v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating,
 		v1alpha1.ReasonVolumeClaimAwaited, v1alpha1.ReasonVolumeClaimNotDeleted}

@@ -162,8 +162,8 @@ func (c *conversion) daemonFlags() (flags []any) {
 // references are the variables in a path of a mount.
 var references = regexp.MustCompile(`\$\(([^()]+)\)`)
 
-// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables that are
-// in the paths of these and of those that have moved to it.
+// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables in the
+// paths of its mounts.
 func (c *conversion) sharedMounts() {
 	mounts, _ := c.docker["volumeMounts"].([]any)
 	has := func(list []any, key string, value any) bool {
