@@ -1,5 +1,5 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate`, `manager convert` and
-// `manager history` are commands of the program harrier, which stands beside it.
+// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate`, `manager convert`
+// and `manager history` are commands of the program harrier, which stands beside it.
 package main
 
 import (

@@ -8,10 +8,10 @@
 //	          ─▶ JIT config for a runner, look-up and removal of runners
 //	          ─▶ CreateSession ─▶ GetMessage / AcquireJobs / DeleteMessage … ─▶ Close
 //
-// It knows what can be asked and what the answers mean to a user. How a call gets through, the packages below it know,
-// each of which knows only those after it: service has the chain of tokens, exchange sends one request, failure says
-// why it failed, credential and configurl read what the user gave. Users of a client need only this package, which has
-// the names of the others that they meet.
+// It knows what can be asked and what the answers mean to a user. The packages below it carry out calls. Each of them
+// knows only those after it in this list: service has the chain of tokens, exchange sends one request, failure explains
+// a failed one, credential and configurl read the user's input. Users of a client need only this package: it also has
+// the names from the others that they meet.
 //
 // # Credentials
 //
@@ -27,7 +27,7 @@
 // # Errors
 //
 // Failures are typed. [*Error] is an unsuccessful answer from GitHub; errors.Is matches it with the Err… sentinels.
-// [*RateLimitedError] says when to try again. [*NetworkError] means that no complete answer came.
+// [*RateLimitedError] has the time to try again. [*NetworkError] means that no complete answer came.
 // [*UnexpectedResponseError] is a success that breaks the protocol, and [*MalformedMessageError] a message that does:
 // it carries what could be read. No error, log line or printed value holds a credential or a JIT config.
 //
@@ -137,11 +137,11 @@ func (c *Client) CallREST(ctx context.Context, r RESTRequest, result any) error 
 	return answer.Decode(result)
 }
 
-// ConfigURL returns where the client registers runners.
+// ConfigURL returns the address at which the client registers runners.
 func (c *Client) ConfigURL() *ConfigURL { return c.service.Config }
 
-// Account returns whose limits at GitHub the client uses: that of a GitHub App has its id, all personal access tokens
-// share one.
+// Account names the account whose limits at GitHub the client uses: a GitHub App is one by its id, all personal access
+// tokens share one.
 func (c *Client) Account() string { return c.service.Account() }
 
 // Now returns the time on the client's clock.

@@ -309,7 +309,7 @@ func cutShort(body string) reply {
 	}}
 }
 
-// endWithConnection answers as a server that doesn't say how long the body is.
+// endWithConnection answers as a server that doesn't announce the length of the body.
 func endWithConnection(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		connection, _, err := http.NewResponseController(w).Hijack()

@@ -17,7 +17,7 @@ import (
 const (
 	// maxEntries bounds the memory that a message takes: 20 times the 50 entries that the service puts in one.
 	maxEntries = 1000
-	// maxProblems bounds the text that says what is wrong with a message.
+	// maxProblems bounds the text about what is wrong with a message.
 	maxProblems = 50
 )
 
@@ -184,7 +184,7 @@ func decodeOptional[T any](name string, text json.RawMessage, into *T) error {
 	return nil
 }
 
-// problem says what is wrong with a part of a message. It shortens the cause, which may quote all of that part.
+// problem returns an error about a part of a message. It shortens the cause, which may quote all of that part.
 func problem(part string, err error) error { return fmt.Errorf("%s: %w", part, failure.Short(err)) }
 
 // addBody decodes the entries, which are an array inside a string. An empty or missing string has none.

@@ -49,11 +49,11 @@ type (
 type (
 	// Error is an unsuccessful answer from GitHub.
 	Error = failure.Error
-	// RateLimitedError says that GitHub is rate limiting the caller, and until when.
+	// RateLimitedError reports that GitHub is rate limiting the caller, and the end of the limit.
 	RateLimitedError = failure.RateLimitedError
-	// NetworkError says that no complete answer came.
+	// NetworkError reports that no complete answer came.
 	NetworkError = failure.NetworkError
-	// TimeoutError says that one of this client's deadlines passed.
+	// TimeoutError reports that one of this client's deadlines passed.
 	TimeoutError = failure.TimeoutError
 	// UnexpectedResponseError reports a success that lacks what the protocol promises.
 	UnexpectedResponseError = failure.UnexpectedResponseError
@@ -63,11 +63,11 @@ type (
 	InsecureRedirectError = failure.InsecureRedirectError
 	// Refusal is GitHub's refusal of a credential: its class, and who has to do what.
 	Refusal = failure.Refusal
-	// RefusalClass says why GitHub refused a credential.
+	// RefusalClass is GitHub's reason to refuse a credential.
 	RefusalClass = failure.RefusalClass
 )
 
-// Sentinel errors, to be matched with errors.Is; package failure says what each means.
+// Sentinel errors, to be matched with errors.Is; package failure has the meaning of each.
 var (
 	ErrNotFound            = failure.ErrNotFound
 	ErrRunnerNotFound      = failure.ErrRunnerNotFound
@@ -102,7 +102,7 @@ const (
 	CredentialQueueToken          = credential.QueueToken
 )
 
-// Limits of time and memory; package exchange says where their values come from.
+// Limits of time and memory; package exchange explains their values.
 const (
 	CallTimeout    = exchange.CallTimeout
 	AttemptTimeout = exchange.AttemptTimeout
@@ -161,8 +161,8 @@ const (
 )
 
 // ParseConfigURL parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or
-// https://HOST/enterprises/ENTERPRISE. It fails with
-// *InvalidConfigURLError, which says what to use instead if it knows.
+// https://HOST/enterprises/ENTERPRISE. It fails with *InvalidConfigURLError, which has the address to use instead, if
+// that is known.
 func ParseConfigURL(in string) (*ConfigURL, error) { return configurl.Parse(in) }
 
 // NewTransport returns a transport with Proxy, RootCAs, Addresses and Resolver of the options. Programs can use it for
@@ -173,8 +173,8 @@ func NewTransport(options Options) *Transport { return exchange.NewTransport(opt
 // answer that a client accepts.
 func NewBudget(total, perClient int64) *Budget { return exchange.NewBudget(total, perClient) }
 
-// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a
-// gateway that answered 503 in its place. A gateway is believed for at most a minute.
+// RetryAt returns the time from which a call that failed with err may be repeated: earliest, or a later one if GitHub
+// named it, or a gateway that answered 503 in its place. A gateway is believed for at most a minute.
 func RetryAt(err error, earliest time.Time) time.Time { return failure.RetryAt(err, earliest) }
 
 // NamesException reports whether err is an answer that names an exception of the Actions service. Such an answer comes

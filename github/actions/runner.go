@@ -59,10 +59,10 @@ type RunnerReference struct {
 // Online reports whether the service says that the runner is connected.
 func (r RunnerReference) Online() bool { return strings.EqualFold(r.Status, "online") }
 
-// GenerateJITConfig registers a runner of a scale set and returns what to start it with. It fails with
+// GenerateJITConfig registers a runner of a scale set and returns the JIT config to start it with. It fails with
 // ErrScaleSetNotFound, and with ErrRunnerExists if the name is taken. The runner may be the caller's own, if the answer
 // to a first attempt was lost: look it up by name, remove it if its RunnerScaleSetID is the caller's, and try again.
-// Any 409 is treated as ErrRunnerExists; the error's text says what GitHub answered.
+// Any 409 is treated as ErrRunnerExists; the error's text quotes GitHub's answer.
 func (c *Client) GenerateJITConfig(ctx context.Context, scaleSetID int, request JITConfigRequest) (*JITConfig, error) {
 	var answer JITConfig
 	err := c.service.Call(ctx, service.Request{

@@ -141,7 +141,7 @@ func (c *Client) GetRunnerScaleSetByID(ctx context.Context, id int) (*RunnerScal
 
 // CreateRunnerScaleSet creates a scale set and returns it as GitHub has it. If set has no labels, its name becomes the
 // only one. It fails with ErrScaleSetExists if the name is taken, possibly by the caller's own scale set, if the answer
-// to a first attempt was lost. Any 409 is treated as that; the error's text says what GitHub answered.
+// to a first attempt was lost. Any 409 is treated as that; the error's text quotes GitHub's answer.
 func (c *Client) CreateRunnerScaleSet(ctx context.Context, set *RunnerScaleSet) (*RunnerScaleSet, error) {
 	body := set.requestBody()
 	if len(body.Labels) == 0 {

@@ -102,8 +102,8 @@ func (c *Client) CreateCheckRun(ctx context.Context, in Repository, check CheckR
 	return created.ID, err
 }
 
-// UpdateCheckRun replaces what a check run says. It fails with ErrNotFound of package actions if there is none with
-// that number.
+// UpdateCheckRun replaces the content of a check run. It fails with ErrNotFound of package actions if there is none
+// with that number.
 func (c *Client) UpdateCheckRun(ctx context.Context, in Repository, check CheckRun) error {
 	sent := c.encode(check)
 	sent.HeadSHA = "" // GitHub does not move a check run to another commit

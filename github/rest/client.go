@@ -37,14 +37,14 @@ type Client struct{ github GitHub }
 // New returns a client that calls GitHub as the other one does.
 func New(github GitHub) *Client { return &Client{github: github} }
 
-// Account returns whose limits at GitHub the calls use, as of package actions.
+// Account names the account whose limits at GitHub the calls use, as in package actions.
 func (c *Client) Account() string { return c.github.Account() }
 
 // Now returns the time on the client's clock.
 func (c *Client) Now() time.Time { return c.github.Now() }
 
-// ErrForeignRepository means that a name is no repository's, or that of one for which the client's config URL has no
-// runners. Nothing was asked.
+// ErrForeignRepository means that a name is no repository's, or that the client's config URL has no runners for that
+// repository. Nothing was asked.
 var ErrForeignRepository = errors.New("not a repository of the config URL")
 
 // Repository is a repository that the client's config URL covers.

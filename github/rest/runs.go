@@ -159,8 +159,8 @@ func (c *Client) RerunFailedJobs(ctx context.Context, in Repository, run int64) 
 	})
 }
 
-// rerun asks for a new attempt. GitHub answers 403 for a missing permission, for a run that goes on, and for one that
-// is too old, with no code that tells them apart. So the run itself is asked.
+// rerun asks for a new attempt. GitHub answers 403 for a missing permission, for a run that goes on, and for a run that
+// is too old, with no code to tell these apart. So the run itself is read.
 func (c *Client) rerun(ctx context.Context, in Repository, run int64, r actions.RESTRequest) error {
 	r.Method, r.Once = http.MethodPost, true
 	refused := c.call(ctx, in, r, nil)

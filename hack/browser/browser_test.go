@@ -1,6 +1,6 @@
-// Package browser shows the pages of `manager history` to a real browser, with the invented day that hack/pages serves:
-// what they say, that they follow what happens, by keyboard, in both colour schemes, on a phone and on a large screen,
-// by axe-core's rules, and how much they load. With -pictures it takes those of the documentation.
+// Package browser shows the pages of `manager history` to a real browser, with the invented day that hack/pages serves.
+// It checks their texts, their updates, their use by keyboard, in both colour schemes, on a phone and on a large
+// screen, axe-core's rules, and the amount that they load. With -pictures it takes the pictures of the documentation.
 package browser
 
 import (

@@ -1,5 +1,5 @@
-// Package cache says where the tools under hack keep results that take long to make: outside of the source tree, so
-// that a clean clone reuses them. hack/kubernetes.sh and hack/tool.sh follow the same rule.
+// Package cache has the directory in which the tools under hack keep results that take long to make: outside of the
+// source tree, so that a clean clone reuses them. hack/kubernetes.sh and hack/tool.sh follow the same rule.
 package cache
 
 import (

@@ -32,7 +32,7 @@ var cniDirectories = []string{"/usr/lib/cni", "/opt/cni/bin"}
 const cniPackage = "containernetworking-plugins"
 
 // Preflight checks that a cluster can run on this machine and installs missing packages, for which it needs the
-// network. Its errors say what to do.
+// network. Its errors name the next step.
 func Preflight(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster on this machine needs root (containers, network namespaces, cgroups); run " +
@@ -80,7 +80,7 @@ func missingPackages(look func(string) (string, error), cni func() (string, erro
 	return missing
 }
 
-// apt runs apt-get without questions and reports how far it is. Its error has the last ten lines of output.
+// apt runs apt-get without questions and reports its progress. Its error has the last ten lines of output.
 func apt(ctx context.Context, progress io.Writer, arguments ...string) error {
 	status, theirs, err := os.Pipe()
 	if err != nil {

@@ -24,7 +24,7 @@ type processes struct {
 
 	mu       sync.Mutex
 	recorded []recordedProcess
-	// failure says which process ended by itself first. ended is closed when it is set.
+	// failure names the first process that ended by itself. ended is closed when failure is set.
 	failure  error
 	ended    chan struct{}
 	stopping bool

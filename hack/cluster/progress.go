@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A transfer says how far it is every reportInterval.
+// A transfer reports its progress every reportInterval.
 const reportInterval = time.Second
 
-// metered reads from a file and says how much of it has been read.
+// metered reads from a file and reports the amount that has been read.
 type metered struct {
 	from        io.Reader
 	what        string
@@ -34,10 +34,10 @@ func (m *metered) Read(buffer []byte) (int, error) {
 	return count, err
 }
 
-// progress shows what is being waited for.
+// progress shows the step that is under way.
 type progress struct{ target io.Writer }
 
-// step writes what is about to happen and, when it is done, how long it took. Failures to write are ignored.
+// step writes the name of a step before it begins and, when it is done, its duration. Failures to write are ignored.
 func (p progress) step(what string, do func() error) error {
 	begin := time.Now()
 	_, _ = fmt.Fprintf(p.target, "cluster: %s\n", what)

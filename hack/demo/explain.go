@@ -7,7 +7,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/site"
 )
 
-// introduce says what is about to happen, and where.
+// introduce tells what the demo is going to do, and on which cluster.
 func (d *demo) introduce() {
 	where := "on a Kubernetes cluster of one node that is started on this machine"
 	if d.settings.current {
@@ -21,7 +21,7 @@ func (d *demo) introduce() {
 	d.screen.say("Ctrl-C ends it and cleans up.\n")
 }
 
-// explain says how to look at what KEEP=1 leaves running, and how to remove it.
+// explain lists the commands to look at what KEEP=1 leaves running, and to remove it.
 func (d *demo) explain(failed bool) {
 	lines := []string{"", "Everything is left running (KEEP=1). To look around:", ""}
 	if d.site.Kubeconfig != "" {

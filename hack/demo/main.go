@@ -4,10 +4,10 @@
 // exits with 1.
 //
 //	make demo                     needs root on Debian; installs the packages that are missing
-//	make demo KEEP=1              leaves everything running and says how to look at it; make demo-down removes it
+//	make demo KEEP=1              leaves everything running and prints how to look at it; make demo-down removes it
 //	make demo CLUSTER=current IMG=registry/repository:tag
-//	                              uses the cluster of the current kubeconfig context; make image push IMG=… pushes the images
-//	                              that it pulls: the product as IMG, GitHub and runner as IMG-demo
+//	                              uses the cluster of the current kubeconfig context; make image push IMG=… pushes
+//	                              the images that it pulls: the product as IMG, GitHub and runner as IMG-demo
 //
 // Ctrl-C ends it and cleans up. A second one ends it immediately; make demo-down then cleans up.
 package main

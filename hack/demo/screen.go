@@ -34,7 +34,7 @@ type screen struct {
 	lastNoted time.Time
 }
 
-// step runs do and shows its name, how long it takes, and the last line that it wrote to progress.
+// step runs do and shows its name, its duration, and the last line that it wrote to progress.
 func (s *screen) step(name string, do func(progress io.Writer) error) error {
 	s.enter(name)
 	done := make(chan struct{})

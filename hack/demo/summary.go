@@ -66,7 +66,7 @@ func (p past) lines() []string {
 	return lines
 }
 
-// counted lists how many there are of each.
+// counted lists the number of each thing.
 func counted(of map[string]int) string {
 	var each []string
 	for _, what := range slices.Sorted(maps.Keys(of)) {

@@ -181,7 +181,7 @@ func compile(ctx context.Context, r recipe, architecture string, v version, dire
 		architecture, directory+string(filepath.Separator), "linux", architecture, v, packagesOf(r)...)
 }
 
-// build compiles programs for a platform, and says what it builds and how far it is.
+// build compiles programs for a platform, and reports its progress.
 func build(ctx context.Context, what, target, system, architecture string, v version, packages ...string) error {
 	flags := "-s -w"
 	if v != (version{}) {
@@ -262,8 +262,8 @@ func cacheDirectory() (string, error) {
 	return root, os.MkdirAll(root, 0o700)
 }
 
-// forgetOld removes the directories that begin with prefix, except for those used last, and what builds that were
-// killed have left.
+// forgetOld removes the directories whose names begin with prefix, except for those used last, and the remains of
+// builds that were killed.
 func forgetOld(root, prefix string) error {
 	entries, err := filepath.Glob(filepath.Join(root, prefix+"-*"))
 	if err != nil {

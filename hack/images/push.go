@@ -60,7 +60,7 @@ func pushAll(ctx context.Context, image string, architectures []string) error {
 	return nil
 }
 
-// push uploads what the registry does not have yet, and says how far it is.
+// push uploads what the registry does not have yet, and reports its progress.
 func push(ctx context.Context, index v1.ImageIndex, destination name.Tag) error {
 	ctx, cancel := context.WithTimeout(ctx, pushLimit)
 	defer cancel()

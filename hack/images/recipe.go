@@ -1,6 +1,6 @@
 package main
 
-// recipe says which programs and files go into an image. Programs are linked statically, so no image needs a base.
+// recipe lists the programs and files of an image. Programs are linked statically, so no image needs a base.
 type recipe struct {
 	name string
 	// programs maps the path of a program in the image to its package below the project's root.

@@ -125,7 +125,7 @@ func emptyRepository(t *testing.T) (git func(arguments ...string), commit func(m
 	return git, commit
 }
 
-// A release is made of a commit, and its notes say what has changed since the last one before it.
+// A release is made of a commit, and its notes list the changes since the release before it.
 func TestWhatIsReleased(t *testing.T) {
 	git, commit := emptyRepository(t)
 	commit("first", "# Upgrade\n")

@@ -1,5 +1,5 @@
-// Command ledger measures the ledger of jobs: how long the page's questions take at a million rows, how much room these
-// take, and what share of a CPU 42,000 jobs an hour cost. `make ledger` runs it; docs/history.md has the figures.
+// Command ledger measures the ledger of jobs: the duration of the page's questions at a million rows, the size of these
+// rows, and the share of a CPU that 42,000 jobs an hour cost. `make ledger` runs it; docs/history.md has the figures.
 package main
 
 import (

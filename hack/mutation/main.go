@@ -6,8 +6,8 @@
 //	go run ./hack/mutation -tests ./internal/controller/ephemeralrunnerset/scaling internal/controller/ephemeralrunnerset/scaling/slots.go
 //
 // A package's own tests are asked first. A room is tested through its controller, too: what its own tests don't notice,
-// those of the parent directory and of everything below it are asked about. Files stay as they are: Go takes the changed
-// one as an overlay. A change that doesn't compile is not counted.
+// those of the parent directory and of everything below it are asked about. Files stay as they are: Go takes the
+// changed one as an overlay. A change that doesn't compile is not counted.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// outcome says what became of a mutant.
+// outcome is the result of a mutant's tests.
 type outcome int
 
 const (

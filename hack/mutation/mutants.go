@@ -27,7 +27,7 @@ func (m mutant) apply(source []byte) string {
 	return string(source[:m.offset]) + m.text + string(source[m.offset+m.length:])
 }
 
-// swapped are operators that decide, each with one that decides a little differently.
+// swapped has operators that decide, each with an operator that decides a little differently.
 var swapped = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
 	token.GEQ:  token.GTR,

@@ -17,8 +17,8 @@ const (
 
 const askEvery = 100 * time.Millisecond
 
-// Await calls ask until nothing is missing, and reports what is. At the deadline, the error says what ask last found
-// missing. An error of ask ends the wait.
+// Await calls ask until nothing is missing, and reports what is missing. At the deadline, the error names what was
+// missing last. An error of ask ends the wait.
 func (s *Site) Await(
 	ctx context.Context, what string, limit time.Duration, ask func() (missing string, err error),
 ) error {

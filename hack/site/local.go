@@ -15,8 +15,8 @@ import (
 // Step runs do and shows its name and what it writes to progress.
 type Step func(name string, do func(progress io.Writer) error) error
 
-// Names of images. Those of the product and of the demonstration are built on this machine; hack/images says what is in
-// them.
+// Names of images. Those of the product and of the demonstration are built on this machine; hack/images has their
+// recipes.
 const (
 	// LocalImage is the product's if no registry is involved.
 	LocalImage = "localhost/harrier/gha-runner-scale-set-controller:dev"

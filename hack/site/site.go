@@ -1,5 +1,5 @@
 // Package site prepares what the product needs to run: a cluster, a simulated GitHub (internal/fakegithub), and the
-// images of this tree. It installs both charts there, waits with deadlines whose errors say what is missing, and finds
+// images of this tree. It installs both charts there, waits with deadlines whose errors name what is missing, and finds
 // what is left after an uninstallation. hack/demo and test/e2e are built on it.
 package site
 

@@ -19,8 +19,8 @@ const (
 	Value = "flags.allowedGitHubURLs"
 )
 
-// Policy says which addresses may be used. With entries, only the GitHub addresses below one of them may, and whatever
-// these lead to. Without, every address may that is none of those in special. A nil Policy allows all: that of a
+// Policy decides about addresses. With entries, it allows only the GitHub addresses below one of them, and whatever
+// these lead to. Without entries, it allows every address that is not special. A nil Policy allows all: that of a
 // listener which no manager has configured.
 type Policy struct {
 	entries []*url.URL
@@ -48,13 +48,13 @@ func New(allowed []string) (*Policy, error) {
 // defaultPorts are the ports of the schemes that GitHub and proxies can have.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
-// NotAllowedError says that the policy refuses an address.
+// NotAllowedError reports that the policy refuses an address.
 type NotAllowedError struct {
 	// Field is the field that names or leads to the address.
 	Field string
 	// Address is the address as far as it may be shown.
 	Address string
-	// Reason says what is wrong with it.
+	// Reason is what is wrong with it.
 	Reason string
 }
 
@@ -136,7 +136,7 @@ func (p *Policy) listsServer(scheme, server string) bool {
 	})
 }
 
-// Check returns what a client for a config URL has to ask before it connects; "" means a vault. ownProxy says that its
+// Check returns what a client for a config URL has to ask before it connects; "" means a vault. ownProxy is set if its
 // proxy is that of the program's own environment, which the administrator has chosen. A GitHub that an entry covers may
 // lead anywhere: the administrator trusts it.
 func (p *Policy) Check(configURL string, ownProxy bool) actions.AddressCheck {

@@ -27,8 +27,8 @@ var embedding = []struct {
 // thisNetwork is 0.0.0.0 and its neighbours, which reach the machine itself on some systems.
 var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
-// special returns why an address needs an entry, or "" if it needs none. Private addresses need none: Enterprise
-// Servers have them.
+// special returns the reason why an address needs an entry, or "" if it needs none. Private addresses need none:
+// Enterprise Servers have them.
 func special(address netip.Addr) string {
 	address = address.WithZone("").Unmap()
 	switch {

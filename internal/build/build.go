@@ -1,5 +1,5 @@
-// Package build says which build this program is. The linker sets both variables
-// (-ldflags "-X github.com/harrier-ci/harrier/internal/build.Version=…"). Builds without that flag have version dev.
+// Package build has the version and the commit of this program. The linker sets both variables (-ldflags "-X
+// github.com/harrier-ci/harrier/internal/build.Version=…"). Builds without that flag have version dev.
 package build
 
 var (

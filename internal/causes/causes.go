@@ -1,5 +1,5 @@
-// Package causes says what an error of GitHub, or of what is read before GitHub can be asked, means to a user: one word
-// for it, what to do about it, and who has to do that.
+// Package causes explains to users the errors of GitHub, and of what is read before GitHub can be asked: one word for
+// each, what to do about it, and who has to do that.
 //
 // Every component that reports such an error takes reason and advice from here: conditions of scale sets and listeners,
 // the status of runners and of the listener process, and the doctor, which knows an error by its reason only. So one
@@ -16,22 +16,22 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Cause says what an error means to a user.
+// Cause is the meaning of an error to a user.
 type Cause struct {
 	// Reason is one of the API's reasons, empty if nothing is known about the error: it is neither GitHub's nor Named.
 	Reason string
-	// Advice says what to do, or what happens by itself. It is empty for a reason that is not in this package's table.
+	// Advice is what to do, or what happens by itself. It is empty for a reason that is not in this package's table.
 	Advice string
 	// Actor is who has to act.
 	Actor Actor
 	// RetryAt is the time of the next call that GitHub, or a gateway in its place, allows; zero if it named no time.
 	RetryAt time.Time
 
-	// said is set if an error with this reason says in its own text what to do.
+	// said is set if the text of an error with this reason already has the advice.
 	said bool
 }
 
-// Next returns what to add to the text of an error with this cause: "; " and the advice, nothing if the text has its
+// Next returns the text to add to that of an error with this cause: "; " and the advice, nothing if the error has its
 // own.
 func (c Cause) Next() string {
 	if c.said || c.Advice == "" {
@@ -54,7 +54,7 @@ const (
 	GitHub
 )
 
-// String says who that is.
+// String returns the actor in words.
 func (a Actor) String() string {
 	return [...]string{"nobody", "whoever installs the scale set", "the cluster's administrator",
 		"an owner on GitHub"}[a]
@@ -66,7 +66,7 @@ type Named interface {
 	CauseReason() string
 }
 
-// Of returns what an error means. Of errors that are joined or wrapped the outermost Named one counts, then the first
+// Of returns the cause of an error. Of errors that are joined or wrapped the outermost Named one counts, then the first
 // of the table.
 func Of(err error) Cause {
 	cause := For(reasonOf(err))

@@ -271,7 +271,7 @@ func covers(fields map[string]bool, path string) bool {
 	return false
 }
 
-// What is said to be a secret by being a variable's value is in the values, and nowhere in the report.
+// The value of a variable may be a secret: it is among the values, and nowhere in the report.
 func TestReportHasNoValueOfAVariable(t *testing.T) {
 	for _, kind := range []string{"RunnerDeployment", "RunnerSet"} {
 		for _, docker := range []bool{true, false} {

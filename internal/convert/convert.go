@@ -1,7 +1,8 @@
-// Package convert makes values of the chart gha-runner-scale-set from objects of ARC's legacy mode, and says what has
-// no counterpart:
+// Package convert makes values of the chart gha-runner-scale-set from objects of ARC's legacy mode, and reports fields
+// without a counterpart:
 //
-//	files ─▶ legacy.Read ─▶ objects, each with its autoscalers ─▶ scaleset.From (pure) ─▶ values, which the doctor validates, and report
+//	files ─▶ legacy.Read ─▶ objects, each with its autoscalers
+//	      ─▶ scaleset.From (pure) ─▶ values, which the doctor validates, and report
 //
 // Every field becomes a value or is named in the report.
 package convert
@@ -32,11 +33,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/dryrun"
 )
 
-// ErrNothingToConvert says that the input has no object of ARC's legacy mode.
+// ErrNothingToConvert reports that the input has no object of ARC's legacy mode.
 var ErrNothingToConvert = errors.New("nothing to convert: there is no RunnerDeployment, RunnerReplicaSet, RunnerSet " +
 	"or Runner")
 
-// Options say what is converted, and what the objects don't say.
+// Options select what is converted, and add what the objects lack.
 type Options struct {
 	// paths are files and directories, - for standard input. Values are written into directory; if it is empty, to
 	// standard output.
@@ -245,7 +246,8 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []strin
 	return notes.Findings
 }
 
-// document writes the values as YAML, and notes what the chart, the API server and the manager would say of them.
+// document writes the values as YAML, and notes what the chart, the API server and the manager would find wrong in
+// them.
 func document(values map[string]any, set *report.Set, notes *report.Notes) (string, error) {
 	content, err := yaml.Marshal(values)
 	if err != nil {
@@ -262,8 +264,8 @@ func document(values map[string]any, set *report.Set, notes *report.Notes) (stri
 	return set.Header() + string(content), nil
 }
 
-// save writes a file for each set. A file that is there and says something else stays, and then none is written:
-// somebody may have changed it.
+// save writes a file for each set. An existing file with other content stays, and then no file is written: somebody may
+// have changed it.
 func (o *Options) save(told *report.Report, documents []string) error {
 	for i, set := range told.Sets {
 		set.File = filepath.Join(o.directory, set.Name+".yaml")

@@ -19,7 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 )
 
-// outcome has all that a command line says and writes: the report as JSON and as text, and the values, also as in the
+// outcome has all that a command line prints and writes: the report as JSON and as text, and the values, also as in the
 // files.
 type outcome struct {
 	report      report.Report
@@ -109,7 +109,7 @@ func TestStandardOutput(t *testing.T) {
 	}
 }
 
-// problems are the reasons of what needs a hand.
+// problems returns the reasons of findings that need a hand.
 func (o *outcome) problems() (reasons []string) {
 	for _, found := range o.report.Findings {
 		if found.Severity == finding.Problem {
@@ -226,7 +226,7 @@ func TestGitHubEnterpriseServer(t *testing.T) {
 	}
 }
 
-// What is there already stays, unless it says the same.
+// A file that exists with other content is not overwritten.
 func TestFilesAreNotOverwritten(t *testing.T) {
 	directory := t.TempDir()
 	convertTo := func(file string) error {

@@ -1,5 +1,5 @@
-// Package crdcheck checks whether the CustomResourceDefinitions in a cluster have the fields that this version needs. The manager
-// checks before it starts its controllers, and the doctor when it looks for what keeps jobs waiting.
+// Package crdcheck checks whether the CustomResourceDefinitions in a cluster have the fields that this version needs.
+// The manager checks before it starts its controllers, and the doctor when it looks for what keeps jobs waiting.
 package crdcheck
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One field is
-// enough for spec or status of a kind, because a CRD is of one version.
+// requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One
+// field is enough for spec or status of a kind, because a CRD is of one version.
 var requiredFields = map[string][]string{
 	"AutoscalingRunnerSet": {"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
 	"AutoscalingListener":  {"status.conditions"},
@@ -37,8 +37,10 @@ type OutdatedError struct {
 
 // Error names what is missing, and the fix.
 func (e *OutdatedError) Error() string {
-	return fmt.Sprintf("the CustomResourceDefinitions of %s lack %s; upgrade them with the chart gha-runner-scale-set-controller "+
-		"(helm upgrade --take-ownership, crds.install=true), or apply those of the same version (apis/crds of the source, or helm template CHART --show-only 'templates/crds/*.yaml') with kubectl apply --server-side --force-conflicts",
+	return fmt.Sprintf("the CustomResourceDefinitions of %s lack %s; upgrade them with the chart "+
+		"gha-runner-scale-set-controller (helm upgrade --take-ownership, crds.install=true), or apply those of the "+
+		"same version (apis/crds of the source, or helm template CHART --show-only 'templates/crds/*.yaml') with "+
+		"kubectl apply --server-side --force-conflicts",
 		v1alpha1.GroupVersion.Group, strings.Join(e.Missing, ", "))
 }
 
@@ -57,8 +59,8 @@ func New(config *rest.Config) (*Checker, error) {
 	return &Checker{client: made.RESTClient()}, nil
 }
 
-// Check fails with *OutdatedError if the CustomResourceDefinitions lack what this version needs, or with the API server's own
-// error.
+// Check fails with *OutdatedError if the CustomResourceDefinitions lack what this version needs, or with the API
+// server's own error.
 func (c *Checker) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

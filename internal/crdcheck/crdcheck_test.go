@@ -48,9 +48,12 @@ func TestCheckSchemas(t *testing.T) {
 	}
 	want := []string{
 		"AutoscalingListener.status.conditions",
-		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs", "AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations", "AutoscalingRunnerSet.status.runnerSpecHash",
+		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs",
+		"AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations",
+		"AutoscalingRunnerSet.status.runnerSpecHash",
 		"EphemeralRunner",
-		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.checks", "EphemeralRunnerSet.status.listener", "EphemeralRunnerSet.status.lostRunners", "EphemeralRunnerSet.status.placement",
+		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.checks", "EphemeralRunnerSet.status.listener",
+		"EphemeralRunnerSet.status.lostRunners", "EphemeralRunnerSet.status.placement",
 	}
 	if difference := cmp.Diff(want, outdated.Missing); difference != "" {
 		t.Errorf("missing (-want +got):\n%s", difference)

@@ -142,7 +142,7 @@ func (a *azure) connect(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(client, server)
 }
 
-// seen returns the users and passwords that the proxy was given, each a single time, and how many requests came.
+// seen returns the users and passwords that the proxy was given, each a single time, and the number of requests.
 func (a *azure) seen() (logins []string, requests int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

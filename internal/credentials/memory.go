@@ -104,7 +104,7 @@ type result struct {
 	usedAt  time.Time
 }
 
-// get returns what is known, and false if it must be read (again), for the edition.
+// get returns the known result, and false if it must be read (again), for the edition.
 func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh bool, edition int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

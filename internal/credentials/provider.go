@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// RereadInterval is the age at which a result is read again. It bounds how long a rotated credential, CA or proxy
-	// goes unnoticed while the old one still works. The cost is one GET a minute for each Secret in use.
+	// RereadInterval is the age at which a result is read again. It bounds the time for which a rotated credential, CA or
+	// proxy goes unnoticed while the old one still works. The cost is one GET a minute for each Secret in use.
 	RereadInterval = 60 * time.Second
 	// RetryBackoff is the shortest time between two reads of the same source after a failure, a 401 or Invalidate, so
 	// that a thousand runners with a revoked token do not cause a thousand reads.
@@ -75,8 +75,8 @@ func New(kube client.Reader, options Options) *Provider {
 	return p
 }
 
-// Resolve returns what the reference resolves to, at most RereadInterval old unless reading is slow or fails. It fails
-// with *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own
+// Resolve returns the values that the reference names, at most RereadInterval old unless reading is slow or fails. It
+// fails with *MissingError, *InvalidError, *UnsupportedError, *VaultNotAllowedError, or the API server's or vault's own
 // error.
 func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved, error) {
 	if err := checkVault(p.options.Vaults, reference); err != nil {
@@ -143,9 +143,9 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 	return p.client(reference, resolved, "")
 }
 
-// ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause says why the reference's
-// own don't work: an Unusable error, or a refusal by GitHub. If the listener's are unusable too, the error is Unusable;
-// if they could not be read, it is not.
+// ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause is the reason why the
+// reference's own don't work: an Unusable error, or a refusal by GitHub. If the listener's are unusable too, the error
+// is Unusable; if they could not be read, it is not.
 //
 // A reference to a vault that isn't allowed gets no client: what the listener has was read from there, too.
 func (p *Provider) ClientOfListener(

@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/causes"
 )
 
-// Reference says by name how GitHub is reached for one scale set. It shares no memory with the object that it was made
-// from: a read may outlast the reconcile, which writes to that object.
+// Reference names what is needed to reach GitHub for one scale set. It shares no memory with the object that it was
+// made from: a read may outlast the reconcile, which writes to that object.
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
 	Namespace string `json:"namespace,omitempty"`
@@ -32,7 +32,7 @@ type Reference struct {
 	Vault *v1alpha1.VaultConfig `json:"vaultConfig,omitempty"`
 }
 
-// ForAutoscalingRunnerSet returns what the set's spec says.
+// ForAutoscalingRunnerSet returns the reference in the set's spec.
 func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 	return Reference{
 		Namespace:          set.Namespace,
@@ -44,8 +44,8 @@ func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 	}
 }
 
-// ForAutoscalingListener returns what the listener's spec says. The listener is in the manager's namespace, but what it
-// names is in the namespace of its AutoscalingRunnerSet.
+// ForAutoscalingListener returns the reference in the listener's spec. The listener is in the manager's namespace, but
+// what it names is in the namespace of its AutoscalingRunnerSet.
 func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 	return Reference{
 		Namespace:          listener.Spec.AutoscalingRunnerSetNamespace,
@@ -57,12 +57,12 @@ func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 	}
 }
 
-// ForEphemeralRunnerSet returns what the spec of the set's runners says.
+// ForEphemeralRunnerSet returns the reference in the spec of the set's runners.
 func ForEphemeralRunnerSet(set *v1alpha1.EphemeralRunnerSet) Reference {
 	return forRunnerSpec(set.Namespace, &set.Spec.EphemeralRunnerSpec)
 }
 
-// ForEphemeralRunner returns what the runner's spec says.
+// ForEphemeralRunner returns the reference in the runner's spec.
 func ForEphemeralRunner(runner *v1alpha1.EphemeralRunner) Reference {
 	return forRunnerSpec(runner.Namespace, &runner.Spec)
 }
@@ -192,7 +192,7 @@ type InvalidError struct {
 	Namespace, Name string
 	// Key is the key in the object or the path of the field. It may be empty if the object as a whole is wrong.
 	Key string
-	// Reason says what is wrong and how to correct it.
+	// Reason is what is wrong, and the correction.
 	Reason string
 	// cause is for the manager's log only; it may be nil.
 	cause error

@@ -22,7 +22,8 @@ func TestReferenceSharesNothingWithItsObject(t *testing.T) {
 	runner := &v1alpha1.EphemeralRunner{}
 	runner.Spec.Proxy = proxy.DeepCopy()
 	references := []credentials.Reference{
-		credentials.ForAutoscalingRunnerSet(set), credentials.ForAutoscalingListener(listener), credentials.ForEphemeralRunner(runner),
+		credentials.ForAutoscalingRunnerSet(set), credentials.ForAutoscalingListener(listener),
+		credentials.ForEphemeralRunner(runner),
 	}
 	for _, written := range []*v1alpha1.ProxyConfig{set.Spec.Proxy, listener.Spec.Proxy, runner.Spec.Proxy} {
 		written.HTTPS.Url, written.NoProxy[0] = "", ""

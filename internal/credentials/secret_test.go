@@ -26,7 +26,8 @@ func TestCredentialSecretHoldsExactlyOneKind(t *testing.T) {
 			want: actions.Credentials{Token: "abc"},
 		},
 		"app": {
-			data: []string{credentials.KeyAppID, "Iv1.abc\n", credentials.KeyAppInstallationID, " 42\n", credentials.KeyAppPrivateKey, privateKey()},
+			data: []string{credentials.KeyAppID, "Iv1.abc\n", credentials.KeyAppInstallationID, " 42\n",
+				credentials.KeyAppPrivateKey, privateKey()},
 			want: actions.Credentials{App: app},
 		},
 		"foreign keys are ignored": {
@@ -46,15 +47,18 @@ func TestCredentialSecretHoldsExactlyOneKind(t *testing.T) {
 		},
 		"both": {data: []string{credentials.KeyToken, "abc", credentials.KeyAppID, "1"}, invalid: "-"},
 		"installation id is text": {
-			data:    []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "my-org", credentials.KeyAppPrivateKey, privateKey()},
+			data: []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "my-org",
+				credentials.KeyAppPrivateKey, privateKey()},
 			invalid: credentials.KeyAppInstallationID,
 		},
 		"installation id is negative": {
-			data:    []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "-4", credentials.KeyAppPrivateKey, privateKey()},
+			data: []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "-4", credentials.KeyAppPrivateKey,
+				privateKey()},
 			invalid: credentials.KeyAppInstallationID,
 		},
 		"private key is none": {
-			data:    []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "4", credentials.KeyAppPrivateKey, "s3cret"},
+			data: []string{credentials.KeyAppID, "1", credentials.KeyAppInstallationID, "4", credentials.KeyAppPrivateKey,
+				"s3cret"},
 			invalid: "-",
 		},
 		"token with a space":     {data: []string{credentials.KeyToken, "s3cret s3cret"}, invalid: "-"},

@@ -36,8 +36,7 @@ const usage = `Usage: manager doctor [flags] [scale set]    explain why jobs wai
 `
 
 // Main runs a command line, which is given without the program's name, and returns the exit code. The cluster is the
-// one that
-// -kubeconfig, KUBECONFIG or ~/.kube/config names, or else the one that the process runs in.
+// one that -kubeconfig, KUBECONFIG or ~/.kube/config names, or else the one that the process runs in.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	command := ""
 	if len(arguments) > 0 {

@@ -33,7 +33,7 @@ const (
 	Info    = finding.Info
 )
 
-// Options say what to check and how to report it.
+// Options select the scale sets to check, and the form of the report.
 type Options struct {
 	// Namespace and Name select scale sets; empty means all.
 	Namespace, Name string

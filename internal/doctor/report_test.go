@@ -69,7 +69,6 @@ func TestTextStaysReadable(t *testing.T) {
 	}
 }
 
-// The documentation's example has every field of the JSON, and no others.
 // Messages quote what tenants, workflows and GitHub wrote. None of it begins a line or commands a terminal.
 func TestTextOfOthersStaysOnItsLine(t *testing.T) {
 	const hostile = "a\n::error::b\x1b[2J"
@@ -80,6 +79,7 @@ func TestTextOfOthersStaysOnItsLine(t *testing.T) {
 	}
 }
 
+// The documentation's example has every field of the JSON, and no others.
 func TestJSONIsAsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	if err != nil {

@@ -133,7 +133,8 @@ func TestValidateValues(t *testing.T) {
 
 // What the templates stop at doesn't hide what is wrong elsewhere, if that is the address.
 func TestValidateValuesBehindAnAddress(t *testing.T) {
-	findings, err := Validate([]byte("githubConfigUrl: https://github.com//acme\ngithubConfigSecret: gh\ntemplate: {spec: {dnsPolicy: never}}"))
+	findings, err := Validate([]byte("githubConfigUrl: https://github.com//acme\ngithubConfigSecret: gh\ntemplate: " +
+		"{spec: {dnsPolicy: never}}"))
 	if err != nil || len(findings) != 2 {
 		t.Fatalf("found %+v, %v; want two", findings, err)
 	}

@@ -1,6 +1,6 @@
-// Package dryrun answers what the charts and the API server would say of values and objects, without a cluster. Helm's
-// engine renders the charts that are part of the program, and objects are checked as a strict API server checks them.
-// The doctor's command validate is built on it.
+// Package dryrun finds the faults that the charts and the API server would find in values and objects, without a
+// cluster. Helm's engine renders the charts that are part of the program, and objects are checked as a strict API
+// server checks them. The doctor's command validate is built on it.
 package dryrun
 
 import (
@@ -31,7 +31,7 @@ import (
 
 // Fault is one thing that is wrong with values or with an object.
 type Fault struct {
-	// Path leads to it, with dots and with indices in brackets. It is empty if the message says where it is.
+	// Path leads to it, with dots and with indices in brackets. It is empty if the message has its place.
 	Path string
 	// Message is the chart's or the API server's text.
 	Message string

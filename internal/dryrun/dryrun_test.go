@@ -140,7 +140,8 @@ func TestChartsAreWhole(t *testing.T) {
 func FuzzRender(f *testing.F) {
 	for _, values := range []string{
 		"", minimal, minimal + "template: {spec: {containers: [{name: runner, securityContext: 5}]}}", minimal + "template: {spec: null}",
-		minimal + "containerMode: {type: dind}\nproxy: {noProxy: a}", minimal + "resourceMeta: {ephemeralRunner: {labels: {a: [b]}}}", "template: []",
+		minimal + "containerMode: {type: dind}\nproxy: {noProxy: a}",
+		minimal + "resourceMeta: {ephemeralRunner: {labels: {a: [b]}}}", "template: []",
 		minimal + "keyVault: {type: azure_key_vault, azureKeyVault: {url: a, tenantId: b, clientId: c, certificatePath: d}}",
 		"scaleset: {name: a}", "x-a: &a [1]\nx-b: [*a, *a]",
 	} {

@@ -25,7 +25,7 @@ import (
 // podSpec is the spec in a template of pods.
 type podSpec struct {
 	corev1.PodSpec
-	// partial: it is merged into another one, which may have the images and the volumes that this one lacks.
+	// partial: it is merged into another template, which may have the images and the volumes that this one lacks.
 	partial bool
 	// claims are the set's volumeClaimTemplates, which add volumes.
 	claims []v1alpha1.VolumeClaimTemplate

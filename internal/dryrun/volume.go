@@ -105,7 +105,7 @@ func checkProjected(sources []corev1.VolumeProjection, at *field.Path) (refused 
 	return refused
 }
 
-// checkClaim checks words of a claim; the doctor says what is missing in one.
+// checkClaim checks words of a claim; the doctor finds what is missing in one.
 func checkClaim(template *corev1.PersistentVolumeClaimTemplate, at *field.Path) (refused field.ErrorList) {
 	if template == nil {
 		return field.ErrorList{field.Required(at, "")}

@@ -126,7 +126,7 @@ func (s *Server) Registrations() (registrations []Registration) {
 	return registrations
 }
 
-// Anomalies returns what no correct controller causes; tests want it empty.
+// Anomalies returns the events that no correct controller causes; tests want none.
 func (s *Server) Anomalies() (anomalies []Anomaly) {
 	s.do(func(time.Time) { anomalies = s.state.Anomalies() })
 	return anomalies
@@ -154,8 +154,8 @@ func (s *Server) ExpireQueueTokens() {
 	s.do(func(time.Time) { s.state.ExpireQueueTokens() })
 }
 
-// EvictSessions ends the session of a scale set, or all with an id of 0, and
-// returns how many there were.
+// EvictSessions ends the session of a scale set, or all with an id of 0, and returns the number of sessions that it
+// ended.
 func (s *Server) EvictSessions(scaleSetID int) (evicted int) {
 	s.do(func(time.Time) { evicted = s.state.EvictSessions(scaleSetID) })
 	return evicted

@@ -58,7 +58,7 @@ func (c *ControlClient) Snapshot(ctx context.Context) (Snapshot, error) {
 	return answer, err
 }
 
-// Counters returns how often each endpoint was called.
+// Counters returns the number of calls of each endpoint.
 func (c *ControlClient) Counters(ctx context.Context) ([]Counter, error) {
 	var answer list[Counter]
 	err := c.call(ctx, http.MethodGet, "counters", nil, &answer)

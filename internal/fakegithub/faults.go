@@ -180,9 +180,8 @@ func (s *Server) Faults() []Fault {
 	return rules
 }
 
-// RemoveFault lifts a rule, or all with an empty id; calls hanging in it end. It
-// returns how many were lifted. A rule that is used up is lifted already, but
-// calls hanging in it go on until their client gives up.
+// RemoveFault lifts a rule, or all with an empty id; calls hanging in it end. It returns the number of rules that were
+// lifted. A rule that is used up is lifted already, but calls hanging in it go on until their client gives up.
 func (s *Server) RemoveFault(id string) int {
 	fs := &s.faults
 	fs.mu.Lock()

@@ -40,8 +40,7 @@ func pollArguments(r *request) (lastID int64, capacity int, err error) {
 	return lastID, capacity, nil
 }
 
-// getMessage is the long poll: a message at once if there is one, else held for
-// the poll length, then 202.
+// getMessage is the long poll: a message immediately if there is one, else held for the poll length, then 202.
 func (s *Server) getMessage(r *request) reply {
 	lastID, capacity, err := pollArguments(r)
 	if err != nil {

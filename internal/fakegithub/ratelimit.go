@@ -49,7 +49,8 @@ func (t *tokens) spend(now time.Time, who spender, limit int) (header map[string
 	}, allowed
 }
 
-// limited carries out a call of the REST API if the credential may make it, and has the answer say what is left.
+// limited carries out a call of the REST API if the credential may make it, and adds to the answer what is left of the
+// limit.
 func (t *tokens) limited(now time.Time, who spender, limit int, carryOut func() reply) reply {
 	header, allowed := t.spend(now, who, limit)
 	rep := restError(http.StatusForbidden, "API rate limit exceeded. Please wait until it is reset.")

@@ -92,7 +92,7 @@ func (s *Server) Close() {
 	if server == nil {
 		return
 	}
-	// Polls answer at once now; whoever does not read the answer is cut off.
+	// Polls answer immediately now; whoever does not read the answer is cut off.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
@@ -142,8 +142,7 @@ func (s *Server) keepTime() {
 	}
 }
 
-// arm catches up and returns when there is something to do next, and how long that
-// is from now.
+// arm catches up and returns the time at which there is something to do next, and the wait until then.
 func (s *Server) arm() (due time.Time, wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -293,8 +293,8 @@ func TestGitHubIsWrong(t *testing.T) {
 	}
 }
 
-// A runner's own steps: the job ends after the last one only, has what they print, fails if one fails, and asks one to
-// end if it is canceled.
+// A runner's own steps: the job ends after the last step only, has the output of the steps, fails if a step fails, and
+// asks the running step to end if it is canceled.
 func TestRunnerHasStepsOfItsOwn(t *testing.T) {
 	for want, cancels := range map[string]bool{"failed": false, "canceled": true} {
 		t.Run(want, func(t *testing.T) {

@@ -62,7 +62,7 @@ func (t *traffic) note(entry LogEntry) {
 	t.next = (t.next + 1) % maxLog
 }
 
-// Counters returns how often each endpoint was called, sorted by name.
+// Counters returns the number of calls of each endpoint, sorted by name.
 func (s *Server) Counters() []Counter {
 	t := &s.traffic
 	t.mu.Lock()
@@ -82,7 +82,7 @@ func (s *Server) Counters() []Counter {
 	return counters
 }
 
-// Calls returns how often an endpoint was called, whatever it answered.
+// Calls returns the number of calls of an endpoint, whatever it answered.
 func (s *Server) Calls(endpoint string) int {
 	calls := 0
 	for _, c := range s.Counters() {

@@ -62,7 +62,7 @@ func (rec *recorder) Write(data []byte) (int, error) {
 	return rec.body.Write(data)
 }
 
-// serve returns whether the handler gave up the connection, which it says by panicking.
+// serve reports whether the handler gave up the connection, which it does by panicking.
 func (rec *recorder) serve(handler http.Handler, r *http.Request) (aborted bool) {
 	defer func() {
 		if cause := recover(); cause != nil {

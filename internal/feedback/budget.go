@@ -22,7 +22,7 @@ type Budget struct {
 	writes, reads ledger
 }
 
-// ledger has when each account made calls in the last hour, oldest first.
+// ledger has the times at which each account made calls in the last hour, oldest first.
 type ledger map[string][]time.Time
 
 // limit allows an account a number of calls in a period.
@@ -31,7 +31,7 @@ type limit struct {
 	period time.Duration
 }
 
-// SpentError says that an account has written or read as much as it may.
+// SpentError reports that an account has written or read as much as it may.
 type SpentError struct {
 	Account string
 	// It may do so again at Until.

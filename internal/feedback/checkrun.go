@@ -25,7 +25,7 @@ type Told struct {
 	At             time.Time
 }
 
-// Says reports whether the check run says the same.
+// Says reports whether the check run has the same content.
 func (t *Told) Says(check *Check) bool {
 	return t.Title == check.Title && t.Summary == check.Summary && t.Over == check.Over
 }

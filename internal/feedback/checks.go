@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// What check runs are about, as records of them say.
+// The subjects of check runs, as their records have them.
 const (
 	AboutWaiting = "Waiting"
 	AboutLost    = "Lost"
@@ -25,7 +25,7 @@ const CauseUnknown = "Unknown"
 // mostChecks limits the check runs that a set keeps: the limit of status.checks.
 const mostChecks = 100
 
-// Check has what a check run on the commit of a workflow run is to say. There is one for each run and cause.
+// Check has the content of a check run on the commit of a workflow run. There is one for each run and cause.
 type Check struct {
 	v1alpha1.CheckRecord // whose Over means that this is its last word
 	Title, Summary       string
@@ -62,8 +62,8 @@ type Story struct {
 	Told []v1alpha1.CheckRecord
 }
 
-// Checks returns the check runs with what they are to say: those that are recorded first, and of others as many as a
-// set may have.
+// Checks returns the check runs with their contents: those that are recorded first, and of others as many as a set may
+// have.
 func (s *Story) Checks() []Check {
 	wanted := append(s.waiting(), s.lost()...)
 	var checks []Check
@@ -133,7 +133,7 @@ func (s *Story) lost() (checks []Check) {
 	return checks
 }
 
-// outcome says what becomes of a lost job.
+// outcome returns the sentence about the rerun of a lost job.
 func (s *Story) outcome(l *Lost) string {
 	switch {
 	case !s.Reruns:
@@ -207,8 +207,7 @@ func code(text string) string {
 	return "`" + cmp.Or(strings.TrimSpace(strings.ReplaceAll(text, "`", "'")), "unknown") + "`"
 }
 
-// whyWaiting says what a cause means to an author. It names no node, image or quota: whoever reads the repository reads
-// it.
+// whyWaiting explains a cause to an author. It names no node, image or quota: whoever reads the repository reads it.
 func whyWaiting(cause string) string {
 	switch cause {
 	case v1alpha1.ReasonDrained, v1alpha1.ReasonMaxRunnersZero:
@@ -236,7 +235,7 @@ func whyWaiting(cause string) string {
 	return "its runners don't start"
 }
 
-// whoseFault says what a loss has to do with the commit.
+// whoseFault explains whether the commit can be the cause of a loss.
 func whoseFault(cause v1alpha1.LostCause) string {
 	switch cause {
 	case v1alpha1.LostCauseOOMKilled:

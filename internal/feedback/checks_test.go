@@ -17,7 +17,8 @@ func waitingJob(run int64, name string) v1alpha1.WaitingJob {
 }
 
 func lostIn(run int64, job string, cause v1alpha1.LostCause, rerun v1alpha1.RerunState) *feedback.Lost {
-	return &feedback.Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch, Run: feedback.Run{Repository: "acme/app", ID: run},
+	return &feedback.Lost{Runner: "r-" + job, Job: job, Cause: cause, At: epoch,
+		Run:   feedback.Run{Repository: "acme/app", ID: run},
 		Rerun: v1alpha1.RerunStatus{State: rerun, Attempt: 2, Message: "because"}}
 }
 

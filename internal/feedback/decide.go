@@ -1,9 +1,9 @@
-// Package feedback decides which lost jobs GitHub is asked to run again, and does so. A set's controller writes down
-// what is decided before anything is asked, so that neither a restart nor a lost answer makes a job run a third time,
-// or leaves it without a word.
+// Package feedback decides which lost jobs GitHub is asked to run again, and does so. A set's controller writes each
+// decision down before it asks GitHub, so that neither a restart nor a lost answer makes a job run a third time, or
+// leaves it without a decision.
 //
-// Lost is one job, Policy what the set's user wants. Visit looks at a workflow run, and asks for the attempts that are
-// written down; Decide says what follows from what it has seen.
+// Lost is one job, and Policy has what the set's user wants. Visit looks at a workflow run, and asks for the attempts
+// that are written down; Decide decides by what Visit has seen.
 package feedback
 
 import (
@@ -66,7 +66,7 @@ func (l *Lost) runsIn(attempt int) bool {
 	return l.Rerun.State == v1alpha1.RerunDone && l.Rerun.Attempt == attempt
 }
 
-// Policy says which lost jobs are run again.
+// Policy chooses the lost jobs that are run again.
 type Policy struct {
 	MaxAttempts int
 	Causes      []v1alpha1.LostCause
@@ -268,8 +268,8 @@ func cancelledByPerson(all []*Lost, seen *Sighting) bool {
 	})
 }
 
-// GitHub may still say what the runner said at its end until farewell has passed since the loss. Both clocks are
-// others'.
+// GitHub may still report what the runner told it at its end until farewell has passed since the loss. Neither clock is
+// ours.
 const farewell = time.Minute
 
 // cancelledByOthers reports whether it can't have been the runner that cancelled its job. One that is told to stop, as

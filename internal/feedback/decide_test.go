@@ -106,7 +106,7 @@ func (s *set) pass(d time.Duration) {
 	s.step()
 }
 
-// want checks the state of a lost job, what is said of it, and how often it was run again.
+// want checks the state of a lost job, its message, and the number of its reruns.
 func (s *set) want(i int, state v1alpha1.RerunState, message string, reruns int) {
 	s.Helper()
 	l := s.lost[i]

@@ -35,7 +35,7 @@ type answer struct {
 	at      time.Time
 }
 
-// NoteCheck notes what GitHub said of a check run in a repository: its refusal, empty if it took it.
+// NoteCheck notes GitHub's answer about a check run in a repository: its refusal, empty if GitHub took the check run.
 func (p *Permissions) NoteCheck(repository, refused string, at time.Time) {
 	maps.DeleteFunc(p.checks, func(_ string, a answer) bool { return !at.Before(a.at.Add(refusalHolds)) })
 	if p.checks == nil {
@@ -44,10 +44,10 @@ func (p *Permissions) NoteCheck(repository, refused string, at time.Time) {
 	p.checks[repository] = answer{refused, at}
 }
 
-// NoteRerun notes what GitHub said of a rerun.
+// NoteRerun notes GitHub's answer about a rerun.
 func (p *Permissions) NoteRerun(refused string, at time.Time) { p.reruns = answer{refused, at} }
 
-// RetryAt returns when the next check run in a repository may be tried; zero if none was refused.
+// RetryAt returns the time from which the next check run in a repository may be tried; zero if none was refused.
 func (p *Permissions) RetryAt(repository string) time.Time {
 	if said := p.checks[repository]; said.refused != "" {
 		return said.at.Add(permissionBackoff)

@@ -18,8 +18,8 @@ const (
 	lookShare = 4 * time.Second
 )
 
-// NextLook returns how long after a look at a run to look again, if its jobs were lost so long ago and so many runs of
-// the scale set wait.
+// NextLook returns the time from one look at a run to the next, by the time since its jobs were lost and by the number
+// of the scale set's runs that wait.
 func NextLook(sinceLoss time.Duration, runs int) time.Duration {
 	return max(min(max(sinceLoss/10, firstLook), lastLook), time.Duration(runs)*lookShare)
 }

@@ -1,5 +1,5 @@
-// Package history is the program `manager history`: it watches the runners of a cluster, keeps what becomes of their
-// jobs in the ledger, and answers questions about them. Nothing else needs it: without it no runner behaves
+// Package history is the program `manager history`: it watches the runners of a cluster, writes into the ledger what
+// becomes of their jobs, and answers questions about them. Nothing else needs it: without it no runner behaves
 // differently.
 package history
 
@@ -46,7 +46,7 @@ const (
 	envNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
 )
 
-// Options are what the command line and the environment say.
+// Options are those of the command line and the environment.
 type Options struct {
 	Address   string
 	File      string
@@ -197,7 +197,7 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	return ended(ctx)
 }
 
-// ended returns why the program ends, nil if it was told to.
+// ended returns the error for which the program ends, nil if it was told to end.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -238,7 +238,7 @@ func openUntil(ctx context.Context, options Options, now clock.Clock, log logr.L
 	}
 }
 
-// clusterUID returns what tells the cluster from others that share the database.
+// clusterUID returns the UID by which the cluster is told from others that share the database.
 func clusterUID(ctx context.Context, reader client.Reader, own string) (string, error) {
 	var failures []error
 	for _, name := range []string{metav1.NamespaceSystem, own} {

@@ -163,7 +163,8 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 	g.Expect(cluster.Create(t.Context(), set)).To(gomega.Succeed())
 	set.Status.ObservedGeneration = set.Generation
 	g.Expect(cluster.Status().Update(t.Context(), set)).To(gomega.Succeed())
-	homeless := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "gpu-2", Namespace: "default", Labels: ofSet}}
+	homeless := &v1alpha1.EphemeralRunner{ObjectMeta: metav1.ObjectMeta{Name: "gpu-2", Namespace: "default",
+		Labels: ofSet}}
 	g.Expect(cluster.Create(t.Context(), homeless)).To(gomega.Succeed())
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "gpu-2", Namespace: "default", Labels: map[string]string{v1alpha1.LabelRunner: "True"},
@@ -191,14 +192,16 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 	g.Eventually(page).Should(gomega.And(gomega.ContainSubstring("gpu-1"), gomega.ContainSubstring("QuotaExceeded"),
 		gomega.ContainSubstring("train"), gomega.ContainSubstring("acme/app"),
 		// Why it doesn't grow: the reason, what a node has to offer, and what to do.
-		gomega.ContainSubstring("1 runner waits, while 0 have a node"), gomega.ContainSubstring("1 Insufficient nvidia.com/gpu"),
+		gomega.ContainSubstring("1 runner waits, while 0 have a node"),
+		gomega.ContainSubstring("1 Insufficient nvidia.com/gpu"),
 		gomega.ContainSubstring("<b>nvidia.com/gpu</b> 2"), gomega.ContainSubstring("<b>pool</b> large-gpu"),
-		gomega.ContainSubstring("<b>zone</b> In a, b"), gomega.ContainSubstring("add nodes, or make the template ask for less"),
+		gomega.ContainSubstring("<b>zone</b> In a, b"),
+		gomega.ContainSubstring("add nodes, or make the template ask for less"),
 		gomega.ContainSubstring("the cluster&#39;s administrator")))
 }
 
-// TestItEndsWithoutAnErrorBeforeItHasBegun: it answers before it has read the cluster and written that it looks. Whoever
-// stops it then, such as a rollout, has not met a failure.
+// TestItEndsWithoutAnErrorBeforeItHasBegun: it answers before it has read the cluster and written that it looks.
+// Whoever stops it then, such as a rollout, has not met a failure.
 func TestItEndsWithoutAnErrorBeforeItHasBegun(t *testing.T) {
 	for range 5 {
 		_, stop := start(t, history.Options{

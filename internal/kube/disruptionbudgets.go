@@ -15,8 +15,9 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
 
-// Unprotected returns why the PodDisruptionBudgets of a scale set's namespace don't protect its runners as its spec
-// asks for: a reason, and a message with the next step. Both are empty if they do, or if no protection is asked for.
+// Unprotected returns the cause if the PodDisruptionBudgets of a scale set's namespace don't protect its runners as its
+// spec asks for: a reason, and a message with the next step. Both are empty if the budgets protect them, or if no
+// protection is asked for.
 func Unprotected(set *v1alpha1.AutoscalingRunnerSet, budgets []policyv1.PodDisruptionBudget) (reason, message string) {
 	const busy, every = "runners that run a job", "runners"
 	var pods []labels.Set

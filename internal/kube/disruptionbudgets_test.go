@@ -119,7 +119,7 @@ func TestBudgetsProtectWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// Whoever may create budgets decides how many there are, not how long a condition is.
+// Whoever may create budgets decides the number of budgets, but not the length of a condition.
 func TestManyForeignBudgetsAreCounted(t *testing.T) {
 	set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "set"}}
 	var budgets []policyv1.PodDisruptionBudget

@@ -152,8 +152,8 @@ type Kept struct{ since, before map[types.UID]time.Time }
 // Begin begins a pass: what the pass doesn't look at is forgotten.
 func (k *Kept) Begin() { k.since, k.before = map[types.UID]time.Time{}, k.since }
 
-// Look is called for each object that has keepers. It returns how long to wait before it is told, zero or less when it
-// is to be told.
+// Look is called for each object that has keepers. It returns the time after which the object is to be reported, zero
+// or less if it is to be reported now.
 func (k *Kept) Look(uid types.UID, now time.Time) time.Duration {
 	since, known := k.before[uid]
 	if !known {
@@ -167,14 +167,14 @@ func (k *Kept) Look(uid types.UID, now time.Time) time.Duration {
 // 317.
 const quotedFinalizers = 340
 
-// WhyKept says who keeps an object of a kind, and what to do about it.
+// WhyKept names the finalizers that keep an object of a kind, and the next step.
 func WhyKept(kind string, key types.NamespacedName, keepers []string) string {
 	return fmt.Sprintf("%s %s is deleted, and nothing of it is left to do but for its finalizers %s, which the "+
 		"controller doesn't serve: %s",
 		kind, key, quoteFinalizers(keepers), nextStep(strings.ToLower(kind), key, keepers))
 }
 
-// nextStep says what to do about finalizers that keep an object. The garbage collector serves its own: it waits for
+// nextStep returns what to do about finalizers that keep an object. The garbage collector serves its own: it waits for
 // other objects.
 func nextStep(kind string, key types.NamespacedName, keepers []string) string {
 	collectors := []string{metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents}

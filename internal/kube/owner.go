@@ -56,7 +56,7 @@ func ListMetadataOf(
 	return list.Items, nil
 }
 
-// Standing says whose an object is that has the name of one we need.
+// Standing is the ownership of an object that has the name of an object we need.
 type Standing int
 
 // Standings. Only Ours is ever changed.
@@ -70,8 +70,8 @@ const (
 	Former
 )
 
-// StandingWith says whose an object is, given who should own it. An owner without a UID is gone, and only its name is
-// known.
+// StandingWith returns the standing of an object, given the owner that it should have. An owner without a UID is gone,
+// and only its name is known.
 func StandingWith(owner metav1.OwnerReference, object client.Object) Standing {
 	found := metav1.GetControllerOf(object)
 	switch {

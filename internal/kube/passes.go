@@ -19,8 +19,8 @@ const MaxParallelism = 128
 // the same words.
 const namedErrors = 3
 
-// ForEach calls do for every item, at most limit at a time. It returns the first namedErrors errors and how many more
-// there are, joined. When the context ends, the remaining items are skipped and its error is joined, too.
+// ForEach calls do for every item, at most limit at a time. It returns the first namedErrors errors and the number of
+// further ones, joined. When the context ends, the remaining items are skipped and its error is joined, too.
 func ForEach[T any](ctx context.Context, limit int, items []T, do func(context.Context, T) error) error {
 	errs := make([]error, len(items))
 	workqueue.ParallelizeUntil(ctx, limit, len(items), func(i int) { errs[i] = do(ctx, items[i]) })

@@ -35,7 +35,7 @@ func LivePod(ctx context.Context, c client.SubResourceClientConstructor, known *
 	}
 }
 
-// NoRunnerContainer says what is wrong with a template whose pod would never receive its JIT config.
+// NoRunnerContainer is the message about a template whose pod would never receive its JIT config.
 const NoRunnerContainer = "the pod template has no container named " + v1alpha1.RunnerContainerName +
 	", so no container would receive the registration: in spec.template of the AutoscalingRunnerSet, name the " +
 	"container that runs the runner \"" + v1alpha1.RunnerContainerName + "\""
@@ -78,8 +78,8 @@ func PodCondition(pod *corev1.Pod, about corev1.PodConditionType) *corev1.PodCon
 	return nil
 }
 
-// UnwritableWork returns why the container may be unable to write its work folder, with what to do about it, "" if
-// nothing suggests it: the folder is on a volume that may belong to root, and the container doesn't run as root.
+// UnwritableWork returns the reason why the container may be unable to write its work folder, with what to do about it,
+// "" if nothing suggests it: the folder is on a volume that may belong to root, and the container doesn't run as root.
 func UnwritableWork(spec *corev1.PodSpec, name string) string {
 	container := Container(spec, name)
 	if container == nil {
@@ -118,8 +118,8 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 }
 
-// Termination returns when a pod that is being deleted should be gone, and the finalizers that it waits for. It
-// returns zero and nil for any other pod.
+// Termination returns the time by which a pod that is being deleted should be gone, and the finalizers that it waits
+// for. It returns zero and nil for any other pod.
 func Termination(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	if pod.DeletionTimestamp == nil {
 		return time.Time{}, nil
@@ -127,7 +127,7 @@ func Termination(pod *corev1.Pod) (due time.Time, finalizers []string) {
 	return pod.DeletionTimestamp.Time, pod.Finalizers
 }
 
-// WhyTerminating says why a pod that is being deleted is not gone, although it was due to be, and what to do about it.
+// WhyTerminating names what keeps a pod that is being deleted and should be gone, and what to do about it.
 func WhyTerminating(pod string, due time.Time, finalizers []string) string {
 	since := due.UTC().Format(time.RFC3339)
 	if len(finalizers) == 0 {

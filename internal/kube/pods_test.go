@@ -28,7 +28,8 @@ func TestPartsOfPods(t *testing.T) {
 	if got := kube.PodCondition(pod, corev1.PodReady); got == nil || got.Reason != "Fine" {
 		t.Errorf("PodCondition() = %v", got)
 	}
-	if image, none := kube.Image(&pod.Spec, "runner"), kube.Image(&pod.Spec, "another"); image != "image:1" || none != "(none)" {
+	if image, none := kube.Image(&pod.Spec, "runner"), kube.Image(&pod.Spec, "another"); image != "image:1" ||
+		none != "(none)" {
 		t.Errorf("Image() = %q and %q", image, none)
 	}
 	if kube.Container(&pod.Spec, "another") != nil || kube.ContainerStatus(pod, "sidecar") != nil ||

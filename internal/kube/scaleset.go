@@ -119,8 +119,9 @@ func WithScaleSetLogger(ctx context.Context, set types.NamespacedName, more ...a
 	return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(append([]any{keyScaleSet, set.String()}, more...)...))
 }
 
-// Registration returns where an AutoscalingRunnerSet is registered on GitHub: according to its status or, if ARC
-// registered it, to ARC's annotations. It returns nil if it is registered nowhere. The result is the caller's own.
+// Registration returns the place at which an AutoscalingRunnerSet is registered on GitHub: according to its status or,
+// if ARC registered it, to ARC's annotations. It returns nil if it is registered nowhere. The result is the caller's
+// own.
 func Registration(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistration {
 	if set.Status.Registration != nil {
 		return set.Status.Registration.DeepCopy()
@@ -137,8 +138,8 @@ func Registration(set *v1alpha1.AutoscalingRunnerSet) *v1alpha1.ScaleSetRegistra
 	}
 }
 
-// RunnerSpec returns what an AutoscalingRunnerSet says of its runners: who they are, what they run, and where they
-// register. Its EphemeralRunnerSet must say the same. The id is the scale set's on GitHub.
+// RunnerSpec returns the spec of an AutoscalingRunnerSet's runners: their pods, and the place at which they register.
+// Its EphemeralRunnerSet must have the same. The id is the scale set's on GitHub.
 func RunnerSpec(set *v1alpha1.AutoscalingRunnerSet, scaleSetID int) v1alpha1.EphemeralRunnerSpec {
 	spec := &set.Spec
 	return v1alpha1.EphemeralRunnerSpec{
@@ -214,7 +215,7 @@ var listenerDigits = []int{16, 32}
 func ListenerNames(set *v1alpha1.AutoscalingRunnerSet) []string {
 	digest := sha256.New()
 	for _, part := range []string{set.Namespace, set.Name, set.Spec.RunnerGroup, set.Spec.GitHubConfigUrl} {
-		// The lengths say where each part ends; a hash takes every write.
+		// The lengths mark the end of each part; a hash takes every write.
 		_, _ = fmt.Fprintf(digest, "%d:%s", len(part), part)
 	}
 	hash := hex.EncodeToString(digest.Sum(nil))

@@ -105,7 +105,7 @@ func (a applied) live() *v1alpha1.EphemeralRunnerSet {
 	return live
 }
 
-// apply says whether it wrote.
+// apply reports whether it wrote.
 func (a applied) apply(spec v1alpha1.EphemeralRunnerSetSpec) bool {
 	a.Helper()
 	wanted := &v1alpha1.EphemeralRunnerSet{

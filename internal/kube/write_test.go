@@ -163,7 +163,8 @@ func TestMetadataIsWrittenWhereItDiffers(t *testing.T) {
 		t.Errorf("Patch() = %t, %v with %d writes for no difference", wrote, err, *writes)
 	}
 	kube.SetAnnotation(runner, "a", "b")
-	if wrote, err := kube.Patch(t.Context(), c, runner, before); !wrote || err != nil || read(t, c).Annotations["a"] != "b" {
+	if wrote, err := kube.Patch(t.Context(), c, runner, before); !wrote || err != nil ||
+		read(t, c).Annotations["a"] != "b" {
 		t.Errorf("Patch() = %t, %v", wrote, err)
 	}
 }

@@ -1,6 +1,6 @@
 // Package listener is the process between GitHub's message queue and an EphemeralRunnerSet; each scale set has one. It
-// receives messages about jobs, writes into the set how many runners there should be, and reports the start and end of
-// a job in the status of its runner:
+// receives messages about jobs, writes into the set the number of runners that there should be, and reports the start
+// and end of a job in the status of its runner:
 //
 //	poll ─▶ take the message ─┬▶ acquire offered jobs ─▶┐
 //	        apart             ├▶ scaler ────────────────┴▶ publish {replicas, patchID, assignedJobs}

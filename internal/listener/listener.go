@@ -28,7 +28,7 @@ type Options struct {
 	// ConfigPath is the file to read. The default is the value of the environment variable config.PathVariable, or else
 	// config.FilePath.
 	ConfigPath string
-	// Kubernetes says how to reach the API server. It is unused if Cluster is set.
+	// Kubernetes is the configuration for the API server. It is unused if Cluster is set.
 	Kubernetes *rest.Config
 	// Cluster replaces the API server.
 	Cluster cluster.Cluster

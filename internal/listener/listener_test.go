@@ -110,7 +110,7 @@ func TestAnotherPlaceNeedsANewProcessBeforeTheSetIsRead(t *testing.T) {
 	}
 }
 
-// If a listener is started by hand with a wrong file, the error says which file it is and what to do.
+// If a listener is started by hand with a wrong file, the error names the file and the next step.
 func TestAConfigurationThatIsNoneNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wrong.yaml")
 	run := func() error { return listener.Run(t.Context(), listener.Options{ConfigPath: path}) }

@@ -152,11 +152,11 @@ func (l *loop) step(timer clock.Timer) {
 	l.wakeAt = now.Add(serving.HeartbeatInterval)
 	l.close(now)
 	l.open(now)
-	l.readRoom(now)       // for how many jobs the next poll says that there is room
+	l.readRoom(now)       // the number of jobs for which the next poll announces room
 	l.poll(now)           // brings a message, which take takes apart
 	l.findOffers(now)     // those that no message brought
 	l.acquireJobs(now)    // those that GitHub offers
-	l.publish(now)        // how many runners the jobs need
+	l.publish(now)        // the number of runners that the jobs need
 	l.sendReports()       // which jobs started and ended, after the count that goes with them
 	l.deleteMessages(now) // whose effects are in the API server
 	l.refresh(now)

@@ -236,7 +236,7 @@ func TestAMalformedMessageIsUsedAsFarAsItGoesAndDeleted(t *testing.T) {
 	})
 }
 
-// A GitHub that sends nothing that can be read costs no more than one that can't be reached.
+// A GitHub whose answers can't be read costs no more than a GitHub that can't be reached.
 func TestMessagesThatCantBeReadAreAskedForWithPauses(t *testing.T) {
 	inBubble(t, func(s *scenario) {
 		id := int64(0)

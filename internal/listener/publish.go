@@ -141,8 +141,8 @@ type roomState struct {
 	scaling.Capacity
 }
 
-// readRoom starts to read the set if it is due to say for how many jobs there is room: before the first poll of a
-// session, and while GitHub has assigned as many jobs as it was told of. At other times what publications bring is
+// readRoom starts to read the set if the number of jobs for which it has room is due to be read: before the first poll
+// of a session, and while GitHub has assigned as many jobs as it was told of. At other times what publications bring is
 // enough.
 func (l *loop) readRoom(now time.Time) {
 	r := &l.room

@@ -200,7 +200,7 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 		"session":   {two, func(s *scenario) { s.github.evict() }, []string{beginning, "1s publish 2 #1002"}},
 		"patchID, forced": {two, func(s *scenario) {
 			bare := message(1, 2, "start 1 a")
-			bare.Statistics = nil // they are read at once
+			bare.Statistics = nil // they are read immediately
 			s.send(bare)
 		}, []string{beginning, "1s publish 2 #1002"}},
 		"patchID for nobody": {two, sending(message(1, 2, "start 1 a")), []string{beginning}},
@@ -252,7 +252,7 @@ func TestWhenAPublicationIsDue(t *testing.T) {
 	}
 }
 
-// sending returns what sends a message.
+// sending returns a step that sends a message.
 func sending(message *actions.Message) func(*scenario) {
 	return func(s *scenario) { s.send(message) }
 }

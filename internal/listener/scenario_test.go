@@ -33,7 +33,7 @@ type scenario struct {
 	// file is the content of the configuration file.
 	file    *config.Config
 	changed chan struct{}
-	// health and metrics are what the listener's servers would serve.
+	// health and metrics have the answers of the listener's servers.
 	health  *serving.Health
 	metrics *metrics.Metrics
 	stop    context.CancelFunc

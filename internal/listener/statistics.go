@@ -16,7 +16,7 @@ import (
 // job is likely to be near, and the ended runner is kept until a later patchID.
 const settlingGrace = time.Minute
 
-// errNoStatistics means that the service has never said how many jobs there are.
+// errNoStatistics means that the service has never sent the numbers of jobs.
 var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
 
 // refreshState is the state of reading the statistics again.

@@ -77,7 +77,7 @@ func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 }
 
 // sameState reports whether two statuses show the same state. A change of time or message is not worth a write by
-// itself, except for a rate limit, whose message says when it ends.
+// itself, except for a rate limit, whose message has the end of the limit.
 func sameState(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
 	return lastWritten.State == status.State && lastWritten.Reason == status.Reason && !newLimit

@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
-// listener returns what a template may say about the container of the listener: how much it may use, when it is
-// healthy, and variables and files that neither replace the program nor what the manager tells it.
+// listener returns the fields of the listener's container that a template may have: its resources, probes and security
+// context, and variables and files that replace neither the program nor what the manager tells it.
 func (r *review) listener(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
 	if IsARCImage(given.Image) {
 		r.refuse(place+".image", ReasonARCImage)
@@ -35,9 +35,9 @@ func (r *review) listener(place string, given *corev1.Container, volumes []corev
 	}
 }
 
-// sidecar returns what a template may say about a further container, whose image the operator of the manager trusts
-// with a place in this pod: neither the token nor a volume of the listener's own is in it, and it meets Pod Security
-// "restricted".
+// sidecar returns the fields that a template may have of a further container, whose image the operator of the manager
+// trusts with a place in this pod: neither the token nor a volume of the listener's own is in it, and it meets Pod
+// Security "restricted".
 func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1.Volume) corev1.Container {
 	anything := func(string) string { return "" }
 	kept := corev1.Container{
@@ -176,7 +176,7 @@ func (r *review) variables(
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
 
 // variablePrefixes begin the names of variables that choose whom the listener trusts or what it runs. Go's own that
-// change only how much memory or CPU the listener uses, such as GOGC, are not among them, nor is
+// change only the memory or CPU that the listener uses, such as GOGC, are not among them, nor is
 // GITHUB_ACTIONS_FORCE_GHES, which is documented.
 var variablePrefixes = map[string]string{
 	"KUBERNETES_": "it chooses the API server that gets the listener's token",
@@ -187,7 +187,7 @@ var variablePrefixes = map[string]string{
 	"LD_":         "it makes a program load other code",
 }
 
-// refusedVariable returns why a variable of the listener can't be set, "" if it can.
+// refusedVariable returns the reason why a variable of the listener can't be set, "" if it can.
 func refusedVariable(name string) string {
 	upper := strings.ToUpper(name)
 	if slices.Contains(proxyVariables, upper) {
@@ -201,8 +201,8 @@ func refusedVariable(name string) string {
 	return ""
 }
 
-// listenersOwn returns why a volume can't be mounted at a path in the listener's container, "" if it can: it would hide
-// one of the manager's, or lie in it, or replace the program.
+// listenersOwn returns the reason why a volume can't be mounted at a path in the listener's container, "" if it can:
+// the volume would hide one of the manager's, or lie in it, or replace the program.
 func (r *review) listenersOwn(at string) string {
 	inside := func(a, b string) bool { return b == "/" || a == b || strings.HasPrefix(a, b+"/") }
 	mounted := path.Clean("/" + at)

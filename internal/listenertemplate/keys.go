@@ -77,7 +77,8 @@ var prefixes = map[string]string{
 // off are the values that turn a switchable family off.
 var off = []string{"false", "disabled", "none"}
 
-// refusedKey returns why an object in the manager's namespace may not have a label or annotation, "" if it may.
+// refusedKey returns the reason why an object in the manager's namespace may not have a label or annotation, "" if it
+// may.
 func refusedKey(key, value string) string {
 	if kube.OfInstaller(key) {
 		return ofInstaller

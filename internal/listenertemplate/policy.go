@@ -93,8 +93,8 @@ func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
 	return accepted
 }
 
-// Template returns what the policy leaves of a template, without looking for what it refuses. The result for a result
-// is the same.
+// Template returns the part of a template that the policy allows, and reports no refusals. Applied to its own result,
+// it changes nothing.
 func (p Policy) Template(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	r := &review{policy: p}
 	if p.Unrestricted {
@@ -103,7 +103,7 @@ func (p Policy) Template(template *corev1.PodTemplateSpec) *corev1.PodTemplateSp
 	return r.template(template)
 }
 
-// Object returns what the policy leaves of the metadata for a ServiceAccount or a Secret.
+// Object returns the part of the metadata for a ServiceAccount or a Secret that the policy allows.
 func (p Policy) Object(meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
 	if p.Unrestricted {
 		return meta
@@ -137,7 +137,7 @@ type Refusals struct {
 	More int
 }
 
-// List returns paths in about maxBytes, at least one unless there are none, and how many more there are.
+// List returns paths in about maxBytes, at least one unless there are none, and the number of further ones.
 func (r Refusals) List(maxBytes int) string {
 	var text strings.Builder
 	for i, refusal := range r.First {

@@ -94,7 +94,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// serving is the line of the log that says where probes are answered.
+// serving matches the line of the log with the address at which probes are answered.
 var serving = regexp.MustCompile(`Serving health checks.*"address": ?"([^"]+)"`)
 
 // probe returns a function that asks as the kubelet does. It returns 0 while nobody answers.

@@ -34,8 +34,8 @@ const (
 	// answersBudget is the rest of it, for large answers: the pool has at most twice pool.Limit calls in flight, and
 	// each of these 256 has its first 32 KiB for itself, 8 MiB in all.
 	answersBudget = answersMemory - 2*pool.Limit*actions.FirstBytes
-	// The calls to one GitHub with one credential get at most answersShare of that, so that one that answers with
-	// megabytes leaves as much to others.
+	// The calls to one GitHub with one credential get at most answersShare of that: a GitHub that answers with megabytes
+	// leaves as much to others.
 	answersShare = answersBudget / 2
 )
 

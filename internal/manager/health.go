@@ -77,7 +77,7 @@ func (h *health) ready(request *http.Request) error {
 }
 
 // alive fails when a worker is stuck. It never fails because of GitHub or the API server: a restart would not help. It
-// says what the last look has found, because the kubelet doesn't wait for one.
+// returns the result of the last look, because the kubelet doesn't wait for a new one.
 func (h *health) alive(*http.Request) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,7 @@ func (h *health) look() {
 	h.stuck, h.looking = stuck, false
 }
 
-// findStuck returns an error that says for how long a reconcile has been running, if that is too long.
+// findStuck returns an error with the time for which a reconcile has been running, if that is too long.
 func (h *health) findStuck() error {
 	families, err := h.gatherer.Gather()
 	if err != nil {

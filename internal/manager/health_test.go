@@ -49,7 +49,8 @@ func TestReadiness(t *testing.T) {
 func TestLivenessFailsWithAStuckWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_longest_running_processor_seconds"}, []string{"name"})
+		running := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_longest_running_processor_seconds"},
+			[]string{"name"})
 		registry.MustRegister(running)
 		h := &health{gatherer: registry}
 		expect := func(when string, want int) {

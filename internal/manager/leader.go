@@ -42,10 +42,10 @@ var (
 	errNotLeading = errors.New("this manager does not hold the Lease, so it changes nothing in the cluster")
 )
 
-// leadership is the Lease by which managers agree on the one that acts, and what this one knows of it. client-go's
-// elector uses it as its lock. Beyond what the elector does it sees to it that a manager whose Lease may have passed to
-// another writes nothing, even if the process was stopped for a minute and goes on where it was, and that it ends
-// immediately.
+// leadership is the Lease by which managers agree on the one that acts, with what this manager knows of the Lease.
+// client-go's elector uses it as its lock. In addition to the elector's work, it makes sure that a manager whose Lease
+// may have passed to another writes nothing, even if the process was stopped for a minute and goes on where it was, and
+// that such a manager ends immediately.
 type leadership struct {
 	resourcelock.Interface
 	clock clock.WithDelayedExecution
@@ -146,7 +146,7 @@ func (l *leadership) write(
 	return nil
 }
 
-// explain says what to do about a Lease that the manager may not use.
+// explain adds the next step to the error about a Lease that the manager may not use.
 func (l *leadership) explain(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err

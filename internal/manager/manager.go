@@ -2,8 +2,8 @@
 //
 //	ParseOptions ─▶ Run: health server ─▶ CRDs have our fields? ─▶ cache, client, metrics ─▶ controllers
 //
-// It decides nothing about runners. It does decide what is cached and what never is, how many requests the API server
-// gets, which replica leads, and what "healthy" and "ready" mean.
+// It decides nothing about runners. It does decide what is cached and what never is, the rate of requests to the API
+// server, which replica leads, and the meaning of "healthy" and "ready".
 package manager
 
 import (

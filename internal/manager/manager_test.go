@@ -32,8 +32,7 @@ const (
 )
 
 // TestManagerStarts starts two managers with the permissions of the chart on a cluster without CRDs: they are alive but
-// not ready and say why. When the CRDs are there both are ready, the one that leads and the one that stands by, and end
-// when told to.
+// not ready and say why. When the CRDs are there both are ready, the leader and the standby, and end when told to.
 func TestManagerStarts(t *testing.T) {
 	g := gomega.NewWithT(t)
 	cluster := testkube.Start(t, testkube.Options{CRDs: []string{}})

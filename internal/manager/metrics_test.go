@@ -55,7 +55,7 @@ func TestRateLimitIsShownWithItsReset(t *testing.T) {
 	}
 }
 
-// A token that expires is replaced by one that does not: the alert about the old one must end.
+// A token that expires is replaced by a token that does not: the alert about the old one must end.
 func TestCredentialExpiryGoesWithTheCredential(t *testing.T) {
 	const url, expiry = "https://github.com/expiry-test", "gha_controller_credential_expiry_timestamp_seconds"
 	t.Cleanup(func() { forgetGitHub(url) })

@@ -84,7 +84,7 @@ type Options struct {
 	ListenerMetricsLabels string
 	// ListenerPullSecrets are names of Secrets with which nodes pull the listener's image.
 	ListenerPullSecrets []string
-	// ListenerTemplatePolicy says what scale sets may choose for objects in the manager's namespace:
+	// ListenerTemplatePolicy limits what scale sets may choose for objects in the manager's namespace:
 	// listenertemplate.Restricted or listenertemplate.Unrestricted. ListenerSidecarImages are the images of further
 	// containers that the former allows.
 	ListenerTemplatePolicy string

@@ -89,7 +89,7 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	return caches, held.UnblockLeaderElection
 }
 
-// countingCache counts how often it is asked for the informer of a kind. All of them are empty.
+// countingCache counts the requests for the informer of a kind. All informers are empty.
 type countingCache struct {
 	informertest.FakeInformers
 	mu    sync.Mutex
@@ -109,7 +109,7 @@ func (c *countingCache) GetInformer(
 	return controllertest.NewFakeInformer(controllertest.Synced), nil
 }
 
-// asked returns how often, by kind.
+// asked returns the numbers of requests, by kind.
 func (c *countingCache) asked() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

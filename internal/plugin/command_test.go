@@ -76,7 +76,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
-// validate and convert say what the manager's commands say.
+// validate and convert print the same as the manager's commands.
 func TestTheManagersCommands(t *testing.T) {
 	directory := t.TempDir()
 	for name, content := range map[string]string{

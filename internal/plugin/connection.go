@@ -70,7 +70,7 @@ func (p *past) addFlags(flags *pflag.FlagSet) {
 		"namespace of the ledger's Service, that of the controller; empty: any")
 }
 
-// open returns what leads to the ledger. It fails for flags that can't be; whether there is a ledger turns out
+// open returns the function that finds the ledger. It fails for a wrong address; whether there is a ledger turns out
 // later.
 func (p *past) open(access *connection) (why.Opener, error) {
 	if p.url != "" {

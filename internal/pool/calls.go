@@ -23,8 +23,8 @@ type Call[R any] struct {
 // Running reports whether the call was requested and has not returned yet.
 func (c Call[R]) Running() bool { return !c.Started.IsZero() && c.Finished.IsZero() }
 
-// Last remembers the last call of one kind about one object, and how it ended. It is kept only in memory: after a
-// restart everything is requested again, so every call must be safe to repeat. The zero value remembers none. Safe for
+// Last remembers the last call of one kind about one object, and its result. It is kept only in memory: after a restart
+// everything is requested again, so every call must be safe to repeat. The zero value remembers none. Safe for
 // concurrent use.
 type Last[R any] struct {
 	mu   sync.Mutex
@@ -55,7 +55,7 @@ func (l *Last[R]) Go(
 	return true
 }
 
-// finish records how a call ended. Nobody sees the record of a call that was forgotten in the meantime.
+// finish records the result of a call. Nobody sees the record of a call that was forgotten in the meantime.
 func (l *Last[R]) finish(call *Call[R], result R, err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +95,7 @@ func (l *Last[R]) Forget() {
 	l.call = nil
 }
 
-// Calls remembers by key what reconcilers requested and how it ended.
+// Calls remembers by key the calls that reconcilers requested, and their results.
 type Calls[K comparable, R any] struct {
 	pool  *Pool
 	clock clock.PassiveClock

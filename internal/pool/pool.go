@@ -144,8 +144,8 @@ func (p *Pool) next(namespace string, share int) (group string, found bool) {
 	return group, true
 }
 
-// evenShare returns how many tasks each group may have in flight if all groups with tasks get the same number, at least
-// one.
+// evenShare returns the number of tasks that each group may have in flight if all groups with tasks get the same
+// number, at least one.
 func (p *Pool) evenShare() int {
 	groups := len(p.groups)
 	for group := range p.waiting {

@@ -32,8 +32,8 @@ type Pass[T client.Object, M any] struct {
 	// At Requeue the next pass comes even if nothing changes.
 	Requeue Earliest
 	dueAt   time.Time // the same as a moment
-	// Priority is that of the next pass if it comes by time or after an error; nil for that of the event that began
-	// this one.
+	// Priority is that of the next pass if it comes by time or after an error; nil for the priority of the event that
+	// began this pass.
 	Priority *int
 }
 
@@ -64,11 +64,11 @@ type Kind[T client.Object, M, W any] struct {
 	// Begin is called first in every pass. If it fails, so does the pass.
 	Begin func(context.Context) error
 	// Remember returns the memory of an object that no pass has seen; by default it is empty. Forget is called with the
-	// memory of one that is gone, or whose name another has now, after that was dropped.
+	// memory of an object that is gone, or whose name another object has now, after the memory was dropped.
 	Remember func(T) *M
 	Forget   func(types.NamespacedName, *M)
-	// Gone is called if there is no object of that name, with what is remembered of the one that was there, nil if
-	// nothing is. The memory is dropped unless Gone fails.
+	// Gone is called if there is no object of that name, with the memory of the object that was there, nil if there is
+	// none. The memory is dropped unless Gone fails.
 	Gone func(context.Context, types.NamespacedName, *M) (ctrl.Result, error)
 	// Log returns a context whose logger names the object as its users do.
 	Log func(context.Context, T) context.Context
@@ -212,8 +212,8 @@ func (m *memories[M]) each(do func(types.NamespacedName, *M)) {
 	}
 }
 
-// Rule says what to do in one situation. W is the world by which it is recognized, and D what is to be done: a Step for
-// a controller's rules, a decision for those of a pure plan.
+// Rule has what to do in one situation. W is the world by which the situation is recognized, and D what is to be done:
+// a Step for a controller's rules, a decision for those of a pure plan.
 type Rule[W, D any] struct {
 	// Situation is the rule's name, in words.
 	Situation string
@@ -280,7 +280,7 @@ func Nothing[W any](context.Context, W) error { return nil }
 // A cache has caught up within behindGrace, usually much sooner.
 const behindGrace = time.Second
 
-// Earliest collects when the object is to be reconciled again. The zero value means never.
+// Earliest collects the times at which the object is to be reconciled again. The zero value means never.
 type Earliest struct{ after time.Duration }
 
 // After asks for another pass. It comes at the earliest of all times asked for.

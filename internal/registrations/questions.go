@@ -237,8 +237,8 @@ func lookUpRunner(ctx context.Context, github GitHub, about Subject) (Answer, er
 	return said, err
 }
 
-// findRunner returns the id under which GitHub has the runner, the recorded one if GitHub has none of that id, and 0 if
-// that is another's and GitHub has none of the runner's name.
+// findRunner returns the id under which GitHub has the runner. It returns the recorded id if GitHub has no runner with
+// it, and 0 if that id is another runner's and GitHub has no runner of the name.
 func findRunner(ctx context.Context, github GitHub, about Subject) (id int, said Answer, err error) {
 	found, err := github.GetRunner(ctx, about.ID)
 	switch {
@@ -288,8 +288,8 @@ func sureOr(err error, sure, perhaps Answer) Answer {
 	return perhaps
 }
 
-// retryQuestionAt returns when GitHub may be asked again after that many failed questions in a row, the last of which
-// failed with err: not before the time that err names.
+// retryQuestionAt returns the time at which GitHub may be asked again after that many failed questions in a row, the
+// last of which failed with err: not before the time that err names.
 func retryQuestionAt(err error, failures int, now time.Time) time.Time {
 	return actions.RetryAt(err, now.Add(reconcile.Backoff(questionBackoff, longestQuestionBackoff, failures)))
 }

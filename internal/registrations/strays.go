@@ -56,7 +56,7 @@ type Strays struct {
 
 // StrayMemory is the memory of one set's strays. It starts anew with a new process, which costs five minutes.
 type StrayMemory struct {
-	// offlineSince says when the first list was made that had a stray, by the runner's name.
+	// offlineSince has the time of the first list that had a stray, by the runner's name.
 	offlineSince map[string]time.Time
 	// At listAt strays are listed again. failures counts the lists in a row that have failed. refused is set if GitHub
 	// has refused the last.
@@ -95,7 +95,7 @@ func NewStrays(options Options) *Strays {
 }
 
 // Remove starts the next call about strays, if the set's listener reports any, and remembers the answers that have
-// come. It returns when to call it again without an answer, zero if there is no such time.
+// come. It returns the time at which to call it again without an answer, zero if there is no such time.
 func (s *Strays) Remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m *StrayMemory) (again time.Time) {
 	key, now := client.ObjectKeyFromObject(set), s.options.Clock.Now()
 	if call, ended := s.calls.Take(strayCall{set: key}); ended {
@@ -124,7 +124,7 @@ func (s *Strays) Remove(ctx context.Context, set *v1alpha1.EphemeralRunnerSet, m
 	return time.Time{}
 }
 
-// list returns which offline runners on GitHub have a name of the set's and no runner in the cluster. Runners are
+// list returns the offline runners on GitHub that have a name of the set's and no runner in the cluster. Runners are
 // listed after registrations: a runner exists before it is registered.
 func (s *Strays) list(ctx context.Context, set *v1alpha1.EphemeralRunnerSet) (strayAnswer, error) {
 	github, err := s.options.GitHub(ctx, credentials.ForEphemeralRunnerSet(set))

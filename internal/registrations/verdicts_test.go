@@ -49,7 +49,8 @@ func TestRunnersAreToldOf(t *testing.T) {
 	verdicts.Give(name, registrations.Registration{"before", 1}, registrations.Busy) // nobody listens yet
 	var told []string
 	verdicts.WhenGiven(func(runner types.NamespacedName) { told = append(told, runner.String()) })
-	for _, verdict := range []registrations.Answer{registrations.Busy, registrations.Busy, registrations.Removed, registrations.NoJob, registrations.NoJob, registrations.NoKnownJob} {
+	for _, verdict := range []registrations.Answer{registrations.Busy, registrations.Busy, registrations.Removed,
+		registrations.NoJob, registrations.NoJob, registrations.NoKnownJob} {
 		verdicts.Give(name, registrations.Registration{"uid", 1}, verdict)
 	}
 	if want := slices.Repeat([]string{name.String()}, 3); !slices.Equal(told, want) { // Busy, NoJob, NoKnownJob

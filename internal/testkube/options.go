@@ -8,7 +8,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// Options say what a cluster consists of. The zero value is etcd and kube-apiserver with the project's CRDs.
+// Options choose the parts of a cluster. The zero value is etcd and kube-apiserver with the project's CRDs.
 type Options struct {
 	// ControllerManager runs kube-controller-manager: garbage collection, deletion of namespaces, ResourceQuota status,
 	// ServiceAccounts of namespaces, Deployments, Jobs, PodDisruptionBudgets, and claims that are kept while pods have

@@ -32,11 +32,11 @@ type Pool struct {
 	templates []string // names, sorted
 	scope     string
 	bundles   map[string]*bundle
-	// held are the names of claims that runners that may still run name, or pods mount.
+	// held are the names of claims that are named by runners that may still run, or mounted by pods.
 	held sets.Set[string]
 	// exist counts, by template, the claims that exist or may exist, and going those of them that are being deleted.
 	exist, going map[string]int
-	// unknown is set if a runner exists, or may exist, of which it isn't known which claims it names.
+	// unknown is set if a runner exists, or may exist, whose claims aren't known.
 	unknown bool
 	// refused is set if a runner waits for a claim that the API server refuses.
 	refused bool
@@ -58,19 +58,20 @@ type bundle struct {
 	// claims are those that are seen, by template; unseen are the templates of those that may exist besides.
 	claims map[string]*Claim
 	unseen sets.Set[string]
-	// holders are the runners that may still run and name a claim of it; promised is set if a runner may exist that
-	// does, and awaited if one has ended whose job's event or result is not known yet.
+	// holders are the runners that may still run and name a claim of the bundle. promised is set if a runner may exist
+	// that names one, and awaited if such a runner has ended and its job's event or result is not known yet.
 	holders                    []*Runner
 	promised, mounted, awaited bool
 	// cloned is set while claims that are not bound yet are copies of it.
 	cloned bool
-	// spoiledBy is a runner that has ended and whose job's event or result is not one to keep it after; why says which.
+	// spoiledBy is a runner that has ended, and after whose job, because of its event or result, the bundle is not kept;
+	// why is the reason in words.
 	spoiledBy, why string
 	failures       []FailedUse
 	state          state
 }
 
-// state says what may be done with a bundle.
+// state decides what may be done with a bundle.
 type state string
 
 const (
@@ -83,7 +84,7 @@ const (
 	stateFree     state = "free"
 )
 
-// stateRule says when a bundle is in a state.
+// stateRule has the condition for a bundle's state.
 type stateRule struct {
 	name    string
 	applies func(*Pool, *bundle) bool
@@ -334,8 +335,8 @@ func (p *Pool) usedAt(b *bundle) time.Time {
 	return p.lastUse(b)
 }
 
-// lastUse is the latest time at which a bundle can have been used by which this process has not seen: the record would
-// be newer otherwise.
+// lastUse is the latest time at which a bundle can have been used that this process has not seen in use: its record
+// would be newer otherwise.
 func (p *Pool) lastUse(b *bundle) time.Time {
 	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
 }
@@ -371,8 +372,8 @@ func (p *Pool) foreign(b *bundle) bool {
 	return b.any(func(c *Claim) bool { return c.Scope != p.scope })
 }
 
-// first returns the claim that has the bundle's records: of those that are seen, the one whose template's name comes
-// first.
+// first returns the claim that has the bundle's records: the first of the seen claims in the order of their templates'
+// names.
 func (b *bundle) first() *Claim {
 	names := slices.Sorted(maps.Keys(b.claims))
 	if len(names) == 0 {

@@ -29,10 +29,10 @@ const (
 	stuckInterval = 15 * time.Second
 )
 
-// concession says when a runner gives way to another one, which gets other claims.
+// concession has the condition on which a runner gives way to another one, which gets other claims.
 type concession struct {
 	name string
-	// up is set if it is also for runners whose container has started, if they have no job.
+	// up is set if the rule is also for runners whose container has started and that have no job.
 	up      bool
 	applies func(*Pool, *Runner, *bundle) bool
 	reason  string
@@ -156,7 +156,7 @@ var concessions = []concession{
 		}},
 }
 
-// giveWay plans which runners make room for others because of their claims, and what is recorded of that.
+// giveWay plans the runners that make room for others because of their claims, and the records of that.
 func (p *Pool) giveWay(d *Decision) {
 	good, _ := p.free()
 	for _, b := range good {
@@ -303,7 +303,7 @@ func (p *Pool) rested(interval time.Duration) bool {
 	return len(p.swapped) == 0 && (len(swaps) == 0 || !p.now.Before(swaps[len(swaps)-1].Add(interval)))
 }
 
-// blames says which runners could not use the bundle.
+// blames names the runners that could not use the bundle.
 func (b *bundle) blames() string {
 	last := b.failures[len(b.failures)-1]
 	return fmt.Sprintf("the pods of %d runners in a row, the last of them %s, could not be placed with it or mount it",

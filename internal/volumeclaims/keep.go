@@ -22,7 +22,7 @@ const (
 	longestReportGrace = 5 * time.Minute
 )
 
-// Verdict says what becomes of the claims of a runner that has ended.
+// Verdict decides what becomes of the claims of a runner that has ended.
 type Verdict string
 
 // Verdicts about claims.
@@ -37,7 +37,7 @@ const (
 )
 
 // returning are the rules by which a runner's claims are passed on, or not. The first that applies decides. unknown
-// says whether a report could tell otherwise; why follows on "the claim is not kept: ".
+// reports whether a report could tell otherwise; why follows on "the claim is not kept: ".
 var returning = []struct {
 	name    string
 	applies func(*v1alpha1.KeepClaimsAfter, *Runner) bool
@@ -80,9 +80,9 @@ func Returns(
 	return Kept, "", time.Time{}
 }
 
-// reportDue returns until when the report about the job of a runner may come that ended at a time, zero if it was not
-// seen to end. The listener of a set that is being deleted goes first. That the listener came back after now was
-// written by a clock that is ahead of ours, and says nothing.
+// reportDue returns the time until which the report about a runner's job may come if the runner ended at a time, zero
+// if it was not seen to end. The listener of a set that is being deleted goes first. If the listener is said to have
+// come back after now, a clock ahead of ours wrote that, and it does not count.
 func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) time.Time {
 	listens := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
 	switch latest := endedAt.Add(longestReportGrace); {
@@ -98,8 +98,8 @@ func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) time.
 }
 
 // FailedWithoutJob reports whether a runner's status proves that it failed and never had a job: no container of its pod
-// started, or GitHub agreed to remove its registration after each attempt. Of one that exited by itself, or whose pod
-// others keep, it proves nothing.
+// started, or GitHub agreed to remove its registration after each attempt. The status of a runner that exited by
+// itself, or whose pod others keep, proves nothing.
 func FailedWithoutJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	silent := []string{v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating,
 		v1alpha1.ReasonVolumeClaimAwaited, v1alpha1.ReasonVolumeClaimNotDeleted}

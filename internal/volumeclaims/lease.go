@@ -72,7 +72,7 @@ func (p *Pool) lease(d *Decision, wanted int) {
 	p.wait(d, wanted-len(d.Leases))
 }
 
-// wait says for what the remaining runners wait.
+// wait sets what the remaining runners wait for.
 func (p *Pool) wait(d *Decision, remaining int) {
 	if remaining == 0 {
 		return

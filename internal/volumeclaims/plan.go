@@ -13,12 +13,12 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// Decision says what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a
+// Decision has what to do about a set's claims. Records and Deletions are carried out before Replacements, so that a
 // restart in between neither forgets a failure nor frees a claim that must go.
 type Decision struct {
 	// Leases has one entry for each new runner that may be created now.
 	Leases []Lease
-	// Waiting counts the wanted runners that must wait, and Wait says for what.
+	// Waiting counts the wanted runners that must wait, and Wait is what they wait for.
 	Waiting int
 	Wait    Wait
 	// Replacements are runners that can't start with their claims, or that must not get a job with them. Those that
@@ -47,7 +47,7 @@ type Lease struct {
 	Seed string
 }
 
-// Wait says, in one word, what runners wait for.
+// Wait is one word for what runners wait for.
 type Wait string
 
 // Values of Wait.
@@ -76,11 +76,11 @@ type Deletion struct {
 	Why  Why
 	// Message says so in a sentence that names the claim.
 	Message string
-	// Runner is whose job or failure is the cause, empty if it is nobody's.
+	// Runner is the name of the runner whose job or failure is the cause, empty if there is none.
 	Runner string
 }
 
-// Why says why a claim goes.
+// Why is the cause for which a claim goes.
 type Why string
 
 // Causes of deletions.
@@ -150,8 +150,8 @@ func (r Record) withoutValue() Record {
 // Counts counts the claims of one template.
 type Counts struct{ Total, Leased, Free, Cloning, Deleting int }
 
-// Plan decides about a set's claims: which ones that many new runners get, which runners and claims go, and what is
-// recorded. It is called a single time: the claims that it gives away are no longer free.
+// Plan decides about a set's claims: those that as many new runners as wanted get, the runners and claims that go, and
+// the records. It is called a single time: the claims that it gives away are no longer free.
 func (p *Pool) Plan(wanted int) Decision {
 	d := Decision{Counts: p.counts(), RequeueAt: p.reportDue}
 	p.lease(&d, wanted)
@@ -193,8 +193,8 @@ func (p *Pool) counts() map[string]Counts {
 	return counts
 }
 
-// record plans what is written down about claims: that a bundle works again, how far its recorded use is behind, and
-// whose it is.
+// record plans the records of claims: that a bundle works again, its last use if the record is too far behind, and its
+// owner.
 func (p *Pool) record(d *Decision) {
 	retained := p.world.Set.Spec.Retained()
 	for _, b := range p.sorted() {
@@ -247,10 +247,10 @@ func (p *Pool) afford(d *Decision) bool {
 // A copy that nobody has used may keep its source from use for neverBoundTimeout.
 const neverBoundTimeout = 5 * time.Minute
 
-// collection says when a bundle that nobody uses goes.
+// collection has the condition on which a bundle that nobody uses goes.
 type collection struct {
 	why Why
-	// applies also says when it will apply, zero if nothing is known of that.
+	// applies also returns the time from which the rule will apply, zero if that is not known.
 	applies func(*Pool, *bundle) (bool, time.Time)
 	// because ends the sentence "claim X is deleted because …".
 	because func(*Pool, *bundle) string
@@ -308,7 +308,7 @@ var collections = []collection{
 	}},
 }
 
-// after reports whether a time has passed, and when it will have. A duration of 0 never passes.
+// after reports whether a duration has passed since start, and returns its end. A duration of 0 never passes.
 func (p *Pool) after(start time.Time, duration time.Duration) (bool, time.Time) {
 	if duration == 0 {
 		return false, time.Time{}
@@ -317,7 +317,7 @@ func (p *Pool) after(start time.Time, duration time.Duration) (bool, time.Time) 
 	return !p.now.Before(end), end
 }
 
-// collect plans which claims go: bundles that nobody uses, the coldest first, and claims whose template is gone.
+// collect plans the claims that go: bundles that nobody uses, the coldest first, and claims whose template is gone.
 func (p *Pool) collect(d *Decision) {
 	candidates := slices.Concat(p.in(stateFree), p.in(stateUnfit))
 	for _, b := range slices.Backward(candidates) {
@@ -351,8 +351,8 @@ func (p *Pool) deleteAll(d *Decision, b *bundle, why Why, because, runner string
 	b.state = stateDeleting
 }
 
-// collectFormer plans to delete claims whose template is gone and that no runner names, also those of bundles that are
-// in use: new runners don't get them.
+// collectFormer plans to delete claims whose template is gone and that no runner names, also in bundles that are in
+// use: new runners don't get these claims.
 func (p *Pool) collectFormer(d *Decision) {
 	for _, b := range p.sorted() {
 		if b.state == stateDeleting || b.state == stateCloning || b.state == stateSeed {

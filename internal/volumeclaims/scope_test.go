@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
-// registered says where GitHub has the set.
+// registered is the place where GitHub has the set.
 func (s *scene) registered(group string) {
 	s.Set.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: s.Set.Spec.GitHubConfigUrl, ID: 1, Name: s.Set.Name,
 		Group: group}

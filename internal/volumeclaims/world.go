@@ -35,8 +35,8 @@ const (
 type World struct {
 	Set *v1alpha1.AutoscalingRunnerSet
 	Now time.Time
-	// Listed is set after the API server, and not only the cache, has said which runners and claims exist. Runners that
-	// it named and the cache doesn't show are among Expected; claims were given to Memory.Inherit.
+	// Listed is set after the API server, and not only the cache, has listed the runners and claims that exist. Runners
+	// that it named and the cache doesn't show are among Expected; claims were given to Memory.Inherit.
 	Listed bool
 	// Suffix returns a new suffix; RandomSuffix does, and a test may want others.
 	Suffix func() string
@@ -81,7 +81,7 @@ type Job struct {
 	Event, Result string
 }
 
-// FailureKind says why a runner does not start with its claims.
+// FailureKind is the kind of reason for which a runner does not start with its claims.
 type FailureKind string
 
 // Kinds of failures. The empty kind is none.
@@ -96,7 +96,7 @@ const (
 	Unmounted FailureKind = "Unmounted"
 )
 
-// Failure says why a runner can't start with its claims.
+// Failure is the reason why a runner can't start with its claims.
 type Failure struct {
 	Kind FailureKind
 	// Since is the time at which it was first seen, by our own clock.

@@ -63,8 +63,8 @@ func (c *campaign) done(seed uint64, passed bool, wrong []string) {
 	c.failed[seed] = wrong
 }
 
-// summary says how all runs ended. It repeats why runs failed, for readers who see only the end of the output. A failed
-// run without a reason could not begin or could not be taken down.
+// summary counts the results of all runs. It repeats the reasons of failures, for readers who see only the end of the
+// output. A failed run without a reason could not begin or could not be taken down.
 func (c *campaign) summary() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

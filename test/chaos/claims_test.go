@@ -40,7 +40,7 @@ func (w *world) checkClaims() {
 	}
 }
 
-// wrongClaims makes one attempt, and says what is wrong.
+// wrongClaims makes one attempt, and returns what is wrong.
 func (w *world) wrongClaims() string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -77,7 +77,7 @@ func (w *world) wrongClaims() string {
 	return ""
 }
 
-// noteClaims checks how many claims of a template there are.
+// noteClaims checks the number of claims of each template.
 func (o *observer) noteClaims(claims []corev1.PersistentVolumeClaim) {
 	counts := map[string]int{}
 	for i := range claims {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// lookInterval is the time between two observations, and lookTimeout how long the API server may take for one.
+	// lookInterval is the time between two observations. For one the API server may take lookTimeout.
 	lookInterval = 200 * time.Millisecond
 	lookTimeout  = 2 * time.Second
 	// A runner's place may be empty for replaceTime after its job. Without faults, GitHub alone takes 0.2 s
@@ -201,7 +201,7 @@ func (o *observer) settled(minRunners int) (bool, string) {
 	return taken && time.Since(o.looked) < lookTimeout && o.replicas == want && up >= want, seen
 }
 
-// excusedFor returns for how much time since the beginning the product can't be judged, see gap.
+// excusedFor returns the part of the time since the beginning for which the product can't be judged, see gap.
 func (o *observer) excusedFor() time.Duration {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()

@@ -34,7 +34,7 @@ func (w *world) deleteRunners(f fault) {
 	w.deleteAll(&v1alpha1.EphemeralRunner{}, victims)
 }
 
-// newTemplate changes the pod template, so that idle runners are replaced, while nothing in the cluster says which
+// newTemplate changes the pod template, so that idle runners are replaced, while nothing in the cluster shows which
 // runners have a job.
 func (w *world) newTemplate(fault) {
 	busy := w.busyRunners()
@@ -44,7 +44,7 @@ func (w *world) newTemplate(fault) {
 }
 
 // lowerMaximum lowers maxRunners for a while, so that there are more runners than wanted, while nothing in the cluster
-// says which ones have a job.
+// shows which runners have a job.
 func (w *world) lowerMaximum(f fault) {
 	busy := w.busyRunners()
 	w.logf("reports of their jobs lost: %v", busy)

@@ -178,7 +178,7 @@ func (w *world) checkReruns() {
 	}
 }
 
-// toldNotToRunAgain returns the Events that say why jobs are not run again, by their runners.
+// toldNotToRunAgain returns the Events with the reasons why jobs are not run again, by their runners.
 func (w *world) toldNotToRunAgain() map[string][]string {
 	var events eventsv1.EventList
 	w.request(func(ctx context.Context) error {

@@ -60,12 +60,12 @@ const (
 	imageOutdated kind = "image outdated"
 )
 
-// profile says how long a fault of a kind lasts and which variants it has.
+// profile has the shortest and longest duration of a kind of fault, and its variants.
 type profile struct {
 	kind              kind
 	shortest, longest time.Duration
 	variants          []string
-	// untilEnd says that it is felt until the end of the run, so that it strikes early.
+	// untilEnd is set if the fault has effects until the end of the run, so that it strikes early.
 	untilEnd bool
 }
 
@@ -253,8 +253,8 @@ func newSchedule(seed uint64) schedule {
 	return s
 }
 
-// newManagers draws how many managers there are. For one that is cut off, another has to be there. Otherwise, those
-// that are scaled go from one to two and back: the one that was alone must not act beside the second.
+// newManagers draws the number of managers. If a leader is cut off, another manager has to be there. If managers are
+// scaled, they go from one to two and back: the one that was alone must not act beside the second.
 func (s schedule) newManagers(random *rand.Rand) int {
 	managers := 1 + random.IntN(3)/2
 	switch {

@@ -68,7 +68,7 @@ var strikes = map[kind]func(*world, fault){
 	fullZone:      (*world).fillZone,
 }
 
-// strike carries out a fault and notes for how long it has troubled the API server or what leads to it.
+// strike carries out a fault and notes the time for which it has troubled the API server or the way to it.
 func (w *world) strike(f fault) {
 	began := time.Now()
 	strikes[f.kind](w, f)

@@ -197,7 +197,8 @@ func checkPermissions(t *testing.T, cluster *testkube.Cluster, system, runners s
 	// A Role may only grant rights of its author, so the controller needs the listener's rights.
 	listener := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "listener"},
 		Rules: []rbacv1.PolicyRule{
-			rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"), rule("ephemeralrunners/status", "patch"),
+			rule("ephemeralrunnersets", "get", "patch"), rule("ephemeralrunnersets/status", "patch"),
+			rule("ephemeralrunners/status", "patch"),
 		}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: runners, Name: "runner"},

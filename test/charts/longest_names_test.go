@@ -39,8 +39,10 @@ monitoring: {dashboards: {enabled: true}, serviceMonitor: {enabled: true}}
 		controller.as("123", namespace),
 		controller.as("1"+strings.Repeat("a", 45)+".bbbb.c", namespace),
 		controller.as("arc", namespace).with("--set", "fullnameOverride="+strings.Repeat("a", 63)),
-		controller.as("arc", namespace).with("--set", "fullnameOverride="+strings.Repeat("a", 80)+",nameOverride="+strings.Repeat("b", 80)),
-		controller.as("arc", namespace).with("--set", "flags.watchSingleNamespace="+namespace+",nameOverride="+strings.Repeat("b", 63)),
+		controller.as("arc", namespace).with("--set",
+			"fullnameOverride="+strings.Repeat("a", 80)+",nameOverride="+strings.Repeat("b", 80)),
+		controller.as("arc", namespace).with("--set",
+			"flags.watchSingleNamespace="+namespace+",nameOverride="+strings.Repeat("b", 63)),
 	} {
 		rendered := render(t, long, everything)
 		for file, documents := range rendered {

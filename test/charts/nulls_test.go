@@ -24,7 +24,8 @@ type nullable struct {
 
 var nullables = []nullable{
 	{chart: scaleSet, refused: []string{
-		"[githubConfigUrl]", "[githubConfigSecret]", "[githubConfigSecret github_token]", "[containerMode type]", "[template]", "[template spec]",
+		"[githubConfigUrl]", "[githubConfigSecret]", "[githubConfigSecret github_token]", "[containerMode type]",
+		"[template]", "[template spec]",
 		"[template spec initContainers 0 name]", "[template spec volumes 0 name]", "[template spec containers 0 name]",
 		"[listenerTemplate spec containers 0 name]", "[controllerServiceAccount]", "[controllerServiceAccount name]",
 		"[volumeClaimTemplates 0 metadata]", "[volumeClaimTemplates 0 metadata name]", "[volumeClaimTemplates 0 spec]",
@@ -35,7 +36,8 @@ var nullables = []nullable{
 		"[keyVault azureKeyVault certificatePath]", "[githubServerTLS certificateFrom]",
 		"[githubServerTLS certificateFrom configMapKeyRef]", "[githubServerTLS certificateFrom configMapKeyRef name]",
 		"[githubServerTLS certificateFrom configMapKeyRef key]",
-		"[variants 0 name]", "[variants 0 template spec]", "[variants 0 template spec volumes 0 name]", "[variants 0 template spec containers 0 name]",
+		"[variants 0 name]", "[variants 0 template spec]", "[variants 0 template spec volumes 0 name]",
+		"[variants 0 template spec containers 0 name]",
 	}},
 	{chart: controller, refused: []string{"[imagePullSecrets 0 name]", "[metrics controllerManagerAddr]"},
 		defaulted: []string{

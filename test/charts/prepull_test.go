@@ -99,7 +99,8 @@ variants:
 	}
 	check(t, "DaemonSets", found, []string{
 		"test-runners-gha-rs-prepull ghcr.io/actions/actions-runner:latest", "test-runners-image-gha-rs-prepull own",
-		"test-runners-node-gha-rs-prepull ghcr.io/actions/actions-runner:latest", "test-runners-account-gha-rs-prepull ghcr.io/actions/actions-runner:latest",
+		"test-runners-node-gha-rs-prepull ghcr.io/actions/actions-runner:latest",
+		"test-runners-account-gha-rs-prepull ghcr.io/actions/actions-runner:latest",
 	})
 }
 

@@ -196,7 +196,8 @@ func (r *releases) objects(t *testing.T) map[string]any {
 	t.Helper()
 	specs := map[string]any{}
 	for _, kind := range []schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
+		v1alpha1.GroupVersion.WithKind("AutoscalingRunnerSet"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		appsv1.SchemeGroupVersion.WithKind("DaemonSet"),
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)

@@ -24,7 +24,8 @@ type change struct {
 
 var cpus = corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}}
 
-// Each of changes is applied alone. Those of all are for every container, those of dind for that one.
+// Each of changes is applied alone. The changes of "all" are for every container, those of "dind" for the container
+// dind.
 var changes = map[string][]change{
 	"all": {
 		{"resources: {requests: {cpu: '2'}}", func(c *corev1.Container) { c.Resources = cpus }},

@@ -101,7 +101,7 @@ func (s *site) awaitSession() {
 		Should(gomega.BeNumerically(">", 0), "announced by the %s", s.group)
 }
 
-// jobs returns those of the given jobs that the cluster has in that state.
+// jobs returns the given jobs that the cluster has in that state.
 func (s *site) jobs(in fakegithub.JobState, ids []int64) (its []int64) {
 	id := s.scaleSet()
 	for _, job := range s.GitHub.Jobs(in) {

@@ -127,8 +127,8 @@ func resources(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
 	for _, name := range []string{
-		"configmap", "crd", "deployment", "endpointslices", "events", "namespace", "namespaces", "nodes", "pod", "pods", "secret",
-		"secrets", "resourcequota", "leases", "rolebindings", "clusterrolebindings",
+		"configmap", "crd", "deployment", "endpointslices", "events", "namespace", "namespaces", "nodes", "pod", "pods",
+		"secret", "secrets", "resourcequota", "leases", "rolebindings", "clusterrolebindings",
 	} {
 		known[name] = true
 	}

@@ -1,9 +1,9 @@
 // Package docs tests the documentation: links and anchors lead somewhere, every page can be reached, the programs take
 // the commands, the charts or Kubernetes take the YAML, and the quickstart leads to a completed job.
 //
-// Each fenced block must say what it is, by its language or by the program it begins with; a block that no test knows
-// how to check fails. For a command that needs a cluster, its program reads the flags. kubectl get and describe, and
-// the quickstart, are run on a rig.
+// Each fenced block must have a language or begin with a known program; a block that no test can check fails. For a
+// command that needs a cluster, its program reads the flags. kubectl get and describe, and the quickstart, are run on a
+// rig.
 package docs
 
 import (

@@ -66,7 +66,7 @@ func checkObject(text string) error {
 	return validated(text)
 }
 
-// checkWorkflow fails if a job doesn't say where it runs.
+// checkWorkflow fails if a job has no runs-on.
 func checkWorkflow(text string) error {
 	var workflow struct {
 		Jobs map[string]struct {

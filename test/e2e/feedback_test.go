@@ -150,8 +150,8 @@ func TestLostJobsRunAgain(t *testing.T) {
 	})
 }
 
-// The App may only register runners: scale set and doctor say what it lacks, nobody runs a job again, and everything
-// else works.
+// The App may only register runners: scale set and doctor name the permissions that it lacks, nobody runs a job again,
+// and everything else works.
 func TestFeedbackWithoutPermission(t *testing.T) {
 	t.Parallel()
 	s := prepareWithApp(t, "no-permission", map[string]string{"organization_self_hosted_runners": "write"})

@@ -63,7 +63,8 @@ func (r *record) note(event watch.Event) {
 	r.gone[pod.UID] = event.Type == watch.Deleted
 }
 
-// untold says what the watch has not yet shown: the end of so many pods or more. A list may show it earlier.
+// untold returns what the watch has not shown yet: it should show the end of that many pods or more. A list may show it
+// earlier.
 func (r *record) untold(count int) (string, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -8,10 +8,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// mostOwn begins with the budget of package load, which says what the requests are: a runner has eleven of its own in
-// its life. A restarted manager reads each runner's Secret a single time before it deletes it. 0.3 are for requests
-// that are repeated after a conflict, or because the manager was killed in between. The number of writes about sets
-// depends on the duration of a step.
+// mostOwn begins with the budget of package load, which lists the requests: a runner has eleven of its own in its life.
+// A restarted manager reads each runner's Secret a single time before it deletes it. 0.3 are for requests that are
+// repeated after a conflict, or because the manager was killed in between. The number of writes about sets depends on
+// the duration of a step.
 const mostOwn = 12.3
 
 // checkCosts compares the runners' costs with their budget. One of each set ended in between, and another began.

@@ -25,7 +25,7 @@ const enforced = "pod-security.kubernetes.io/enforce"
 var waits = []string{"--install", "--wait", "--timeout", rig.Patience.String()}
 
 // A scale set whose pods the namespace forbids is never current. After a minute it has failed, before its first job:
-// Helm with --wait stops then, and says why. After an upgrade the new template decides.
+// Helm with --wait stops then, and prints the reason. After an upgrade the new template decides.
 func TestAScaleSetThatCanStartNoRunnerIsNotCurrent(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	labelled(t, r, enforced, "baseline")

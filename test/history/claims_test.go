@@ -110,7 +110,7 @@ func TestClaimsServeOneRunnerAtATime(t *testing.T) {
 	})
 }
 
-// Rule 6: how many claims there are.
+// Rule 6: the number of claims.
 func TestClaimsOfATemplate(t *testing.T) {
 	check(t, map[string]chapter{
 		"as many as allowed": {func() *story {

@@ -189,7 +189,7 @@ func (h *History) blind(at time.Time) bool {
 	return slices.ContainsFunc(h.Blind, func(i Interval) bool { return i.contains(at) })
 }
 
-// Check returns what was broken, one line each. It sorts h.Changes.
+// Check returns the rules that were broken, one line each. It sorts h.Changes.
 func (h *History) Check() []string {
 	slices.SortStableFunc(h.Changes, func(a, b Change) int { return cmp.Compare(a.Revision, b.Revision) })
 	r := newReplay(h)

@@ -171,7 +171,8 @@ func (r *replay) checkCreation(c Change, created *runner) {
 	}
 }
 
-// alive returns how many of a set's runners run or will: those whose pod has not ended, and those that wait for one.
+// alive returns the number of a set's runners that run or will run: those whose pod has not ended, and those that wait
+// for a pod.
 func (r *replay) alive(setUID string) int {
 	count := 0
 	for _, runner := range r.runners {

@@ -70,7 +70,8 @@ func (r *replay) patchedSince(set *set, at, since time.Time) bool {
 	return set == nil || (!since.IsZero() && set.patched.Add(r.history.late(at)).After(since))
 }
 
-// letGo returns when GitHub had let go of a runner that has ended, at its end or later, zero if it has not.
+// letGo returns the time at which GitHub had let go of a runner that has ended, at its end or later, zero if it has
+// not.
 func (r *replay) letGo(runner *runner) time.Time {
 	at := runner.ended
 	for _, registration := range r.history.Registrations {

@@ -138,7 +138,7 @@ func edit(t *testing.T, r *rig.Rig, change func(*v1alpha1.AutoscalingRunnerSetSp
 	}
 }
 
-// difference says how the only scale set on GitHub differs from what it should be.
+// difference returns the difference between the only scale set on GitHub and what it should be.
 func difference(r *rig.Rig, id int, scope string) string {
 	sets := r.GitHub.Snapshot().ScaleSets
 	if len(sets) != 1 {

@@ -64,7 +64,7 @@ func TestTroubleIsToldBeforeTheFirstJob(t *testing.T) {
 	r.WaitDone(r.QueueJobs(1, 0))
 }
 
-// check waits until the status says what is wrong, all of it, and looks at when it first did.
+// check waits until the status names all that is wrong, and checks the time at which it first did.
 func (p trouble) check(t *testing.T, r *rig.Rig, name string) {
 	t.Helper()
 	var said metav1.Condition

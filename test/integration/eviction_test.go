@@ -63,7 +63,8 @@ func TestEvictionsWaitForJobs(t *testing.T) {
 	r.EndJobs(jobs)
 }
 
-// awaitPods waits for one runner pod that is marked as busy and one that is up without the mark, and returns both.
+// awaitPods waits for a runner pod that is marked as busy and another one that is up without the mark, and returns
+// both.
 func awaitPods(t *testing.T, r *rig.Rig) (busy, idle corev1.Pod) {
 	t.Helper()
 	gomega.NewWithT(t).Eventually(func() bool {

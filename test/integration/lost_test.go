@@ -91,7 +91,7 @@ func TestEveryLostJobIsTold(t *testing.T) {
 	}
 }
 
-// lossesTold returns how many of the losses have an Event on the set, and checks what each says.
+// lossesTold returns the number of losses that have an Event on the set, and checks the text of each.
 func lossesTold(t *testing.T, r *rig.Rig, set types.UID, want map[string]v1alpha1.LostCause) int {
 	t.Helper()
 	var events eventsv1.EventList

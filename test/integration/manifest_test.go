@@ -18,7 +18,7 @@ import (
 )
 
 // A scale set without a chart needs three more objects: the Secret, and a Role with its binding, so that the manager
-// may write in the namespace. Without the Role the status says what is missing. With it the set works, and can be
+// may write in the namespace. Without the Role the status names what is missing. With it the set works, and can be
 // deleted.
 func TestPlainManifest(t *testing.T) {
 	const name = "plain"

@@ -130,7 +130,7 @@ func TestJobsRunWhereThereIsRoom(t *testing.T) {
 const few = 10 + 2 + 6
 
 // A cluster that places nothing, as with an autoscaler that never delivers, is given a few jobs and now and then one
-// more, and says why it gets no others. When its nodes come late, it gets them.
+// more, and the set's status has the reason why it gets no others. When its nodes come late, it gets the others.
 func TestNodesThatComeLate(t *testing.T) {
 	var slots atomic.Int64
 	r := rig.Start(t, testkube.Shared(t), rig.Options{

@@ -145,7 +145,8 @@ func removeListener(t *testing.T, r *rig.Rig, name string) {
 	config := metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: name + "-config"}
 	for _, object := range []client.Object{
 		&corev1.Pod{ObjectMeta: system}, &corev1.Secret{ObjectMeta: config}, &corev1.ServiceAccount{ObjectMeta: system},
-		&rbacv1.RoleBinding{ObjectMeta: runners}, &rbacv1.Role{ObjectMeta: runners}, &v1alpha1.AutoscalingListener{ObjectMeta: system},
+		&rbacv1.RoleBinding{ObjectMeta: runners}, &rbacv1.Role{ObjectMeta: runners},
+		&v1alpha1.AutoscalingListener{ObjectMeta: system},
 	} {
 		remove(t, r, object)
 	}

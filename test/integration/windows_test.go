@@ -22,7 +22,7 @@ const (
 	edgeGrace    = 10 * time.Second
 )
 
-// sinceOpened returns how long ago the last window opened.
+// sinceOpened returns the time since the last window opened.
 func sinceOpened(at time.Time) time.Duration { return at.Sub(at.Truncate(time.Minute)) }
 
 // A window opens and closes on the minute: the numbers in force follow within ten seconds of each edge, as status,

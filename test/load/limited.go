@@ -55,8 +55,8 @@ func limitRegistrations(t *testing.T, r *rig.Rig) (unlimit func()) {
 	}
 }
 
-// playWindow refuses the registrations beyond the allowance. Its refusals say when the window ends, which is at a whole
-// second, because the Retry-After header has no fractions.
+// playWindow refuses the registrations beyond the allowance. Its refusals have the end of the window, which is at a
+// whole second, because the Retry-After header has no fractions.
 func playWindow(ctx context.Context, t *testing.T, r *rig.Rig) {
 	ends := time.Now().Add(limitWindow).Truncate(time.Second)
 	fault, err := r.GitHub.AddFault(fakegithub.Fault{

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// alertTests say when each alert fires and when not.
+// alertTests has, for each alert, times at which it fires and at which it doesn't.
 const alertTests = "testdata/alerts_test.yaml"
 
 // rules has the checked fields of the alerts.

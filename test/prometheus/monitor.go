@@ -19,7 +19,7 @@ type Monitor struct {
 	}
 }
 
-// Endpoint says how a Monitor reads each pod.
+// Endpoint is the way in which a Monitor reads each pod.
 type Endpoint struct {
 	Port, Path, Interval, Scheme   string
 	HonorLabels                    bool

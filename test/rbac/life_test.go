@@ -177,7 +177,7 @@ func (l *life) useVault() {
 	l.awaitTold(vaulted, v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonCredentialsInvalid)
 }
 
-// awaitTold waits until a condition of a scale set says what is wrong.
+// awaitTold waits until a condition of a scale set is not True, and has the reason.
 func (l *life) awaitTold(set, about, reason string) {
 	l.Helper()
 	l.await("the scale set "+set+" says "+reason, func() bool {

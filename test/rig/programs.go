@@ -31,8 +31,8 @@ var builds = map[bool]func() (built, error){
 	true:  sync.OnceValues(func() (built, error) { return build(true) }),
 }
 
-// build compiles the programs into bin/rig, where the next test binary finds them: linking takes 5 s of CPU, and go build
-// doesn't repeat it for a program that is up to date.
+// build compiles the programs into bin/rig, where the next test binary finds them: linking takes 5 s of CPU, and go
+// build doesn't repeat it for a program that is up to date.
 func build(race bool) (_ built, err error) {
 	directory, err := filepath.Abs(filepath.Join(root, "bin", "rig",
 		fmt.Sprintf("race-%t-%s", race, cmp.Or(buildTag, "shipped"))))

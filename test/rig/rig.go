@@ -35,7 +35,7 @@ const PAT = "ghp_rigPersonalAccessToken0123456789abcd"
 // DefaultSet is the name of the scale set that Start installs.
 const DefaultSet = "runners"
 
-// Options say what a rig consists of. The zero value is one manager at its chart's defaults, a scale set of up to 200
+// Options choose the parts of a rig. The zero value is one manager at its chart's defaults, a scale set of up to 200
 // runners and no idle ones, and a GitHub without latency.
 type Options struct {
 	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. The rig adds PAT to its PATs.
@@ -71,7 +71,7 @@ type Options struct {
 	Beside *Rig
 	// In FurtherNamespaces the node plays pods as well, for tests with several tenants.
 	FurtherNamespaces []string
-	// Storage says how claims are bound. The rig accepts claims of its own namespaces.
+	// Storage are the settings by which claims are bound. The rig accepts claims of its own namespaces.
 	Storage fakestorage.Options
 	// Slots returns the number of runner pods that the cluster has room for at a time. It is called again and again;
 	// nil means any number. Pods that don't fit are unschedulable.

@@ -80,7 +80,8 @@ func panelsOf(jobs labelled) []panel {
 
 // gauges are the listener's gauges, without gha_.
 var gauges = []string{
-	"assigned_jobs", "running_jobs", "registered_runners", "busy_runners", "idle_runners", "min_runners", "max_runners", "desired_runners",
+	"assigned_jobs", "running_jobs", "registered_runners", "busy_runners", "idle_runners", "min_runners", "max_runners",
+	"desired_runners",
 }
 
 // and returns a part of a selector that follows another.

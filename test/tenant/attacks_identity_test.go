@@ -203,7 +203,7 @@ func vaultAttacks() []attack {
 	return attacks
 }
 
-// tellsNothingOf checks that a set is refused if its path leads to no certificate, and that the text doesn't say what
+// tellsNothingOf checks that a set is refused if its path leads to no certificate, and that the text doesn't tell what
 // is there instead.
 func (s *stage) tellsNothingOf(name, path string) error {
 	if err := told(name, v1alpha1.ConditionCredentialsValid, []string{v1alpha1.ReasonCredentialsInvalid},

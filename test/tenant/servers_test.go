@@ -66,7 +66,7 @@ func (r *record) count() int {
 	return r.requests
 }
 
-// received returns the requests, and how many connections there were.
+// received returns the requests, and the number of connections.
 func (r *record) received() ([]string, int) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -41,7 +41,8 @@ func rights() []rbacv1.PolicyRule {
 		{
 			APIGroups: []string{v1alpha1.GroupVersion.Group}, Verbs: write, Resources: []string{
 				"autoscalingrunnersets", "autoscalinglisteners", "ephemeralrunnersets", "ephemeralrunners",
-				"autoscalingrunnersets/status", "autoscalinglisteners/status", "ephemeralrunnersets/status", "ephemeralrunners/status",
+				"autoscalingrunnersets/status", "autoscalinglisteners/status", "ephemeralrunnersets/status",
+				"ephemeralrunners/status",
 			},
 		},
 		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "pods"}, Verbs: write},

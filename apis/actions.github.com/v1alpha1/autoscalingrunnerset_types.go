@@ -142,7 +142,7 @@ type AutoscalingRunnerSetSpec struct {
 	Capacity *CapacitySpec `json:"capacity,omitempty"`
 }
 
-// RunnerProtection says which runners a PodDisruptionBudget protects.
+// RunnerProtection chooses the runners that a PodDisruptionBudget protects.
 type RunnerProtection string
 
 // Values of RunnerProtection.
@@ -152,7 +152,7 @@ const (
 	ProtectAllRunners  RunnerProtection = "All"
 )
 
-// RunnerTimeouts limit how long a runner waits. Not in ARC.
+// RunnerTimeouts limit the waits of a runner. Not in ARC.
 type RunnerTimeouts struct {
 	// How long a runner pod may take to start on its node before it is recreated. A pod without a node is kept; after
 	// 30s the status says why it waits. Default 10m.
@@ -264,7 +264,7 @@ type AutoscalingRunnerSetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ScaleSetRegistration says where a scale set is registered on GitHub.
+// ScaleSetRegistration is the place at which a scale set is registered on GitHub.
 type ScaleSetRegistration struct {
 	// Config URL that the scale set was registered under.
 	// +optional
@@ -280,12 +280,12 @@ type ScaleSetRegistration struct {
 	ID int `json:"id,omitempty"`
 }
 
-// MaxRegistrationRecords limits how many scale sets are recorded at a time. A record has an address of at most 2 KiB,
-// which the API server checks in the spec, names, and a reference of at most 8 KiB: together that is far less than the
-// 1.5 MiB that an object may have.
+// MaxRegistrationRecords limits the scale sets that are recorded at a time. A record has an address of at most 2 KiB,
+// which the API server checks in the spec, names, and a reference of at most 8 KiB: together the records have far less
+// than the 1.5 MiB that an object may have.
 const MaxRegistrationRecords = 16
 
-// RegistrationState says how far a scale set is.
+// RegistrationState is the state of a scale set on GitHub.
 type RegistrationState string
 
 // States of a scale set.

@@ -40,7 +40,7 @@ type PlannedCapacity struct {
 	MaxStartsPerMinute int `json:"maxStartsPerMinute,omitempty"`
 }
 
-// Headroom says how many runners are kept idle in proportion to running jobs.
+// Headroom is the number of runners that are kept idle in proportion to running jobs.
 type Headroom struct {
 	// Percent of the running jobs, rounded up: none while nothing runs.
 	// +kubebuilder:validation:Minimum=0
@@ -88,7 +88,7 @@ type Schedule struct {
 	MaxRunners *int `json:"maxRunners,omitempty"`
 }
 
-// EffectiveCapacity says which numbers of runners are in force. Not in ARC.
+// EffectiveCapacity has the numbers of runners that are in force. Not in ARC.
 type EffectiveCapacity struct {
 	// Idle runners to keep: minRunners of the spec or of open schedules, at most effectiveMaxRunners.
 	// +optional

@@ -114,7 +114,7 @@ type EphemeralRunnerSetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ListenerState says what a listener is doing.
+// ListenerState is what a listener is doing.
 type ListenerState string
 
 // States of a listener.
@@ -123,7 +123,7 @@ const (
 	ListenerStateStarting ListenerState = "Starting"
 	// ListenerStateListening: the listener has a session, and its last poll succeeded.
 	ListenerStateListening ListenerState = "Listening"
-	// ListenerStateRetrying: calls fail and are retried; reason and message say which and why.
+	// ListenerStateRetrying: calls fail and are retried; reason and message name the calls and the cause.
 	ListenerStateRetrying ListenerState = "Retrying"
 	// ListenerStateConflict: another client holds the set's only session.
 	ListenerStateConflict ListenerState = "SessionConflict"

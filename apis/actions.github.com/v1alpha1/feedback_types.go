@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Feedback says what the author of a job is told of it, and what happens after it was lost.
+// Feedback is what the author of a job is told of it, and what happens after it was lost.
 type Feedback struct {
 	// Tell by a neutral check run on the commit why jobs wait longer than checkAfter, and which were lost. The
 	// credentials must be those of a GitHub App with the repository permissions Checks: read and write and Actions:
@@ -26,7 +26,7 @@ type Feedback struct {
 	RerunLostJobs *RerunLostJobs `json:"rerunLostJobs,omitempty"`
 }
 
-// A job waits for defaultCheckAfter before a check run says why, unless the set says otherwise.
+// A job waits for defaultCheckAfter before a check run names the cause, unless the set has another time.
 const defaultCheckAfter = 10 * time.Minute
 
 // WaitingAfter returns the wait after which a job is told of, nil if no job is.
@@ -62,7 +62,7 @@ type CheckRecord struct {
 	Told string `json:"told,omitempty"`
 }
 
-// RerunLostJobs says which lost jobs are run again.
+// RerunLostJobs chooses the lost jobs that are run again.
 type RerunLostJobs struct {
 	// How many attempts more than the first a workflow run may have for it.
 	// +optional
@@ -80,7 +80,7 @@ type RerunLostJobs struct {
 	Causes []LostCause `json:"causes,omitempty"`
 }
 
-// RerunState says how far the rerun of a lost job is.
+// RerunState is the state of a lost job's rerun.
 type RerunState string
 
 // States of the rerun of a lost job. The last two are final.
@@ -91,11 +91,11 @@ const (
 	RerunAsked RerunState = "Asked"
 	// RerunDone: another attempt of the workflow run has the job.
 	RerunDone RerunState = "Done"
-	// RerunGivenUp: it is not run again; the message says why.
+	// RerunGivenUp: it is not run again; the message has the reason.
 	RerunGivenUp RerunState = "GivenUp"
 )
 
-// RerunStatus says what becomes of a lost job.
+// RerunStatus is the status of a lost job's rerun.
 type RerunStatus struct {
 	// Wanted, Asked, Done or GivenUp.
 	State RerunState `json:"state"`

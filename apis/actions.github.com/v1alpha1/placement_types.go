@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CapacitySpec says how the number of jobs is found for which a set announces room to GitHub. An assigned job can't be
-// given back: it waits for a runner of its set.
+// CapacitySpec chooses the way in which the number of jobs is found for which a set announces room to GitHub. An
+// assigned job can't be given back: it waits for a runner of its set.
 type CapacitySpec struct {
 	// Static: maxRunners is announced. Placement: as many jobs as the cluster has been seen to find nodes for, and a
 	// few more to find out whether there is more room; for several clusters that share jobs by a label. Default Static.
@@ -20,7 +20,7 @@ type CapacitySpec struct {
 	PlacementTimeout *metav1.Duration `json:"placementTimeout,omitempty"`
 }
 
-// CapacityMode says which number of jobs is announced to GitHub.
+// CapacityMode chooses the number of jobs that is announced to GitHub.
 type CapacityMode string
 
 // Values of CapacityMode.

@@ -64,7 +64,7 @@ type VaultConfig struct {
 	Proxy *ProxyConfig `json:"proxy,omitempty"`
 }
 
-// AzureKeyVaultConfig says how to reach an Azure Key Vault: with a client certificate.
+// AzureKeyVaultConfig has what is needed to reach an Azure Key Vault with a client certificate.
 type AzureKeyVaultConfig struct {
 	// Address of the vault.
 	URL string `json:"url"`

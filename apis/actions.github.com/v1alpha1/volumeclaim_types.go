@@ -11,7 +11,7 @@ import (
 // Friday's jobs left is still there on Monday.
 const DefaultVolumeClaimIdleTTL = 168 * time.Hour
 
-// RunnerVolumeClaims say which claims outlive the set's runners and are passed on from one to the next. Not in ARC.
+// RunnerVolumeClaims are the claims that outlive the set's runners and are passed on from one to the next. Not in ARC.
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimPool) || !has(self.volumeClaimPool.seedFrom) || !has(self.volumeClaimTemplates) || !self.volumeClaimTemplates.exists(t, has(t.spec.dataSource) || has(t.spec.dataSourceRef)) || ![has(self.volumeClaimPool.seedFrom.persistentVolumeClaim) && self.volumeClaimPool.seedFrom.persistentVolumeClaim.size() > 0, has(self.volumeClaimPool.seedFrom.volumeSnapshot) && self.volumeClaimPool.seedFrom.volumeSnapshot.size() > 0, has(self.volumeClaimPool.seedFrom.newest) && self.volumeClaimPool.seedFrom.newest].exists(named, named)",fieldPath=".volumeClaimPool.seedFrom",message="must be left out while a template in volumeClaimTemplates has a dataSource"
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimPool) || !has(self.volumeClaimPool.seedFrom) || !has(self.volumeClaimTemplates) || self.volumeClaimTemplates.size() < 2 || ![has(self.volumeClaimPool.seedFrom.persistentVolumeClaim) && self.volumeClaimPool.seedFrom.persistentVolumeClaim.size() > 0, has(self.volumeClaimPool.seedFrom.volumeSnapshot) && self.volumeClaimPool.seedFrom.volumeSnapshot.size() > 0].exists(named, named)",fieldPath=".volumeClaimPool.seedFrom",message="may name one volume only if volumeClaimTemplates has a single template: give each template its own dataSource, or use newest"
 type RunnerVolumeClaims struct {
@@ -66,7 +66,7 @@ type VolumeClaimTemplateMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// VolumeClaimPool says how many claims there may be, and which of them go.
+// VolumeClaimPool limits the number of claims, and chooses those that go.
 type VolumeClaimPool struct {
 	// How many claims of each template there may be. Absent means as many as there are runners.
 	// +optional
@@ -100,7 +100,7 @@ type VolumeClaimPool struct {
 	SeedFrom *VolumeClaimSeed `json:"seedFrom,omitempty"`
 }
 
-// ClaimExhaustion says what a runner does if there is no claim for it.
+// ClaimExhaustion is what a runner does if there is no claim for it.
 type ClaimExhaustion string
 
 // Values of ClaimExhaustion.
@@ -141,7 +141,7 @@ type VolumeClaimSeed struct {
 	Newest bool `json:"newest,omitempty"`
 }
 
-// VolumeClaimRetentionPolicy says what becomes of the claims of a set that is deleted.
+// VolumeClaimRetentionPolicy is what becomes of the claims of a set that is deleted.
 type VolumeClaimRetentionPolicy struct {
 	// Delete or Retain. A later set of the same name uses retained claims if it is for the same GitHub address and
 	// runner group. Default Delete. A StatefulSet's default is Retain.
@@ -150,7 +150,7 @@ type VolumeClaimRetentionPolicy struct {
 	WhenDeleted VolumeClaimRetention `json:"whenDeleted,omitempty"`
 }
 
-// VolumeClaimRetention says what becomes of a claim.
+// VolumeClaimRetention is what becomes of a claim.
 type VolumeClaimRetention string
 
 // Values of VolumeClaimRetention.

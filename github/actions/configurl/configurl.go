@@ -1,6 +1,6 @@
 // Package configurl understands config URLs: the web addresses of the organizations, repositories and enterprises at
-// which runners register. It tells which of the three an address is, where its REST API is, and what to use in place of
-// an address that is none.
+// which runners register. It tells which of the three an address is, the address of its REST API, and the address to
+// use in place of an invalid one.
 package configurl
 
 import (
@@ -31,7 +31,7 @@ const forceGHESVariable = "GITHUB_ACTIONS_FORCE_GHES"
 type URL struct {
 	// URL is the address as configured, without leading and trailing slashes.
 	URL *url.URL
-	// Scope says which of the three names below are set.
+	// Scope decides which of the three names below are set.
 	Scope Scope
 	// Enterprise is set if Scope is ScopeEnterprise.
 	Enterprise string
@@ -48,9 +48,9 @@ type URL struct {
 type InvalidError struct {
 	// URL is the text that was given, without a user name or password.
 	URL string
-	// Reason says what is wrong with it.
+	// Reason is what is wrong with it.
 	Reason string
-	// Instead is the address to use, if URL says which.
+	// Instead is the address to use, if URL shows it.
 	Instead string
 }
 
@@ -63,8 +63,8 @@ func (e *InvalidError) Error() string {
 }
 
 // Parse parses https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY or https://HOST/enterprises/ENTERPRISE. It
-// accepts http:// too, and ignores white space and slashes around the address, and a query or fragment after it. Of
-// other addresses that GitHub shows for these three it says which to use instead. It fails with *InvalidError.
+// accepts http:// too, and ignores white space and slashes around the address, and a query or fragment after it. It
+// fails with *InvalidError, which has the address to use instead if GitHub shows the given one for one of these three.
 func Parse(in string) (*URL, error) {
 	trimmed := strings.Trim(strings.TrimSpace(in), "/")
 	config, problem := parse(trimmed)
@@ -143,7 +143,7 @@ var scpAddress = regexp.MustCompile(`^[\w.-]+@([\w.-]+):([^/].*)$`)
 
 // shownAs returns the config URL for an address of an organization, repository or enterprise in another form: a page
 // about it or below it, its address in the REST API or for git, or one without a scheme. It returns "" if the address
-// doesn't say which.
+// doesn't show which organization, repository or enterprise is meant.
 func shownAs(address string) string {
 	if scp := scpAddress.FindStringSubmatch(address); scp != nil {
 		address = "https://" + scp[1] + "/" + scp[2]

@@ -43,7 +43,7 @@ const (
 	InstallationToken = "installation access token"
 	// RegistrationToken is exchanged for the address of the Actions service and an admin token.
 	RegistrationToken = "registration token"
-	// AdminToken authorizes calls to the Actions service. It is a JWT, and its claim exp says how long it lives.
+	// AdminToken authorizes calls to the Actions service. It is a JWT, and its claim exp is the time of its end.
 	AdminToken = "admin token"
 	// QueueToken authorizes a session's polls, deletions and acquisitions. Observed to live for 50 to 60 min.
 	QueueToken = "message queue token"
@@ -128,8 +128,8 @@ func (a *AppCredentials) source() (*Source, error) {
 // IsApp reports whether the credentials are those of a GitHub App.
 func (s *Source) IsApp() bool { return s.appKey != nil }
 
-// Account returns whose limits at GitHub the credentials use: the App, whatever its installation, or whoever has made
-// the token.
+// Account names the account whose limits at GitHub the credentials use: the App, whatever its installation, or whoever
+// has made the token.
 func (s *Source) Account() string {
 	if s.IsApp() {
 		return "App " + s.appID

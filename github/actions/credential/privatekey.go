@@ -27,7 +27,7 @@ var (
 // privateKeyOf reads the private key of a GitHub App: the PEM that GitHub generates, and whatever became of it on its
 // way as long as it can be read in one way only. White space doesn't count, nor whether a line end is written as a
 // backslash and an n, quotes around it, other blocks beside it, or another base64 around it or instead of it. Errors
-// say what is wrong and quote nothing of the text.
+// name what is wrong and quote nothing of the text.
 func privateKeyOf(text string) (*rsa.PrivateKey, error) {
 	text = strings.ReplaceAll(text, "\x00", "") // of UTF-16, as some shells write files
 	switch {

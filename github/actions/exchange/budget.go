@@ -73,8 +73,8 @@ func (b *Budget) free(r *reservation) {
 }
 
 // grant serves whoever waits, in order. A caller that has used up its share holds up nobody else; a large answer for
-// which the budget has no room holds up those behind it, so that small ones can't keep it waiting forever. It needs the
-// lock.
+// which the budget has no room holds up the answers behind it, so that small ones can't keep it waiting forever. It
+// needs the lock.
 func (b *Budget) grant() {
 	var left []*reservation
 	full := false

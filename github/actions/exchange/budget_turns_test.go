@@ -73,7 +73,7 @@ func TestOneClientGetsItsShareOfTheBudgetOnly(t *testing.T) {
 	})
 }
 
-// A large answer isn't overtaken forever by small ones, and one whose time is up makes room for those behind it.
+// Small answers don't overtake a large one forever, and an answer whose time is up makes room for those behind it.
 func TestTheBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := NewBudget(100, 100)

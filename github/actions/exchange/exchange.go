@@ -1,6 +1,6 @@
 // Package exchange makes one request to GitHub and reads its answer: over proxies, to addresses that a check allows,
-// within a budget of memory and a deadline, and again after failures that pass. What a failed answer means it leaves to
-// package failure, and whose turn it is to renew a refused token to package service.
+// within a budget of memory and a deadline, and again after failures that pass. It leaves the meaning of a failed
+// answer to package failure, and the renewal of a refused token to package service.
 package exchange
 
 import (
@@ -174,8 +174,8 @@ func causeOf(ctx context.Context, err error) error {
 }
 
 // log returns the logger for lines about one attempt, at debug: the one in the call's context if there is one, because
-// it says on whose behalf the call is made. Lines have the IDs that GitHub's support asks for; a call's final error has
-// them too.
+// it says on whose behalf the call is made. Lines have the IDs that GitHub's support asks for; the final error of a
+// call has these IDs, too.
 func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 	log, err := logr.FromContext(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
-// Under modulePath this package's version is found in a program's build information.
+// A program's build information has this package's version under modulePath.
 const modulePath = "github.com/harrier-ci/harrier"
 
 // UserAgent identifies the calling program to GitHub. The header is a JSON object, as in github.com/actions/scaleset.
@@ -88,7 +88,7 @@ type RequestInfo struct {
 	StatusCode int
 	// Duration is the time from the start of the attempt to its end, reading the answer included.
 	Duration time.Duration
-	// Err says why no complete answer came; nil if one did, whatever its status.
+	// Err is the reason why no complete answer came; nil if one did, whatever its status.
 	Err error
 	// RateLimit is the credential's limit according to the answer. It is nil if the answer has none, as those of the
 	// Actions service.
@@ -176,8 +176,8 @@ func rateLimitOf(header http.Header) *RateLimit {
 	return limit
 }
 
-// tokenExpiryOf returns when the token expires, or zero if the answer does not say or its format is unknown. It only
-// serves to warn people in time; no decision depends on it.
+// tokenExpiryOf returns the expiry of the token, or zero if the answer does not have it or its format is unknown. It
+// only serves to warn people in time; no decision depends on it.
 func tokenExpiryOf(header http.Header) time.Time {
 	text := header.Get("Github-Authentication-Token-Expiration")
 	for _, layout := range tokenExpiryLayouts {

@@ -12,7 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/exchange"
 )
 
-// reported returns what is reported of a call whose answer has that header.
+// reported returns the info that is reported of a call whose answer has that header.
 func reported(t *testing.T, header http.Header) (info exchange.RequestInfo) {
 	t.Helper()
 	options := exchange.Options{OnRequest: func(of exchange.RequestInfo) { info = of }}

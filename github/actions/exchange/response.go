@@ -35,7 +35,7 @@ type Response struct {
 	Header     http.Header
 	// Body is the body without a byte order mark.
 	Body []byte
-	// Whole is set if the answer said where its body ends, so that an empty body is really empty. A body that ends with
+	// Whole is set if the answer marked the end of its body, so that an empty body is really empty. A body that ends with
 	// its connection may have been cut anywhere.
 	Whole bool
 
@@ -75,7 +75,7 @@ func (r *Response) Decode(result any) error {
 	return nil
 }
 
-// TooLargeError says how large an answer may be that was not read to its end. It matches failure.ErrTruncated.
+// TooLargeError reports an answer that was not read to its end, with the allowed size. It matches failure.ErrTruncated.
 type TooLargeError struct {
 	// Limit is the allowed number of bytes, Size the one that the server announced, or -1.
 	Limit, Size int64
@@ -84,7 +84,7 @@ type TooLargeError struct {
 	MessageID int64
 }
 
-// Error says how large the answer is, if that is known, and how much is read.
+// Error names the size of the answer, if that is known, and the size that is read.
 func (e *TooLargeError) Error() string {
 	if e.Size > e.Limit {
 		return fmt.Sprintf("%v: it has %d bytes, and more than %d are not read", failure.ErrTruncated, e.Size, e.Limit)

@@ -38,7 +38,7 @@ var errProxy = errors.New(
 	"the proxy can't be determined; check the proxy URL (not shown, because it may contain a password)",
 )
 
-// proxyError says that a proxy refuses to connect to GitHub.
+// proxyError reports that a proxy refuses to connect to GitHub.
 type proxyError struct{ status int }
 
 func (e *proxyError) Error() string {

@@ -86,7 +86,7 @@ func (a *Answer) isSecondaryLimit() bool {
 		strings.Contains(strings.ToLower(string(body.Message)), "secondary rate limit")
 }
 
-// Describe returns what the answer says, whether or not the call ends with it.
+// Describe returns the content of the answer as an error, whether or not the call ends with it.
 func (a *Answer) Describe() *Error {
 	message, typeName := a.explain()
 	failed := &Error{
@@ -146,8 +146,8 @@ func (t *textOrJSON) UnmarshalJSON(value []byte) error {
 // exception returns the name of the service's exception.
 func (b *errorBody) exception() string { return string(cmp.Or(b.TypeName, b.TypeKey)) }
 
-// explain returns what the answer says about its failure. Only an error of GitHub's form is quoted: anything else may
-// come from a server that whoever chose the config URL can't read otherwise.
+// explain returns the answer's own explanation of the failure. Only an error of GitHub's form is quoted: anything else
+// may come from a server that whoever chose the config URL can't read otherwise.
 func (a *Answer) explain() (message, typeName string) {
 	const none = "no explanation was given"
 	var body errorBody
@@ -181,8 +181,8 @@ func (b *errorBody) unwrap() {
 	}
 }
 
-// RetryAt returns when a call that failed with err may be repeated: at earliest, or later if GitHub said so, or a
-// gateway that answered 503 in its place. A gateway is believed for at most a minute.
+// RetryAt returns the time from which a call that failed with err may be repeated: earliest, or a later one if GitHub
+// named it, or a gateway that answered 503 in its place. A gateway is believed for at most a minute.
 func RetryAt(err error, earliest time.Time) time.Time {
 	if limited, ok := errors.AsType[*RateLimitedError](err); ok && limited.Until.After(earliest) {
 		return limited.Until
@@ -193,8 +193,8 @@ func RetryAt(err error, earliest time.Time) time.Time {
 	return earliest
 }
 
-// LimitedUntil returns until when GitHub is rate limiting us, if it says so: by Retry-After (seconds or a date), or by
-// a primary limit that is used up and the time of its reset. These headers mean that only together with some statuses.
+// LimitedUntil returns the end of GitHub's rate limit for us, if the answer has it: in Retry-After (seconds or a date),
+// or as the reset of a primary limit that is used up. These headers mean that only together with some statuses.
 func LimitedUntil(status int, header http.Header, now time.Time) (until time.Time, limited bool) {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:

@@ -1,6 +1,5 @@
-// Package failure says what it means that a call to GitHub has failed: it turns an answer that is no success, or the
-// lack of one, into a typed error with GitHub's reason and what to do about it. Only what GitHub itself says is quoted,
-// and no credential.
+// Package failure explains failed calls to GitHub: it turns an answer that is no success, or the lack of one, into a
+// typed error with GitHub's reason and what to do about it. Only what GitHub itself says is quoted, and no credential.
 //
 // It is the room below the exchange of requests: it gets answers and sends nothing. To teach it an exception of the
 // Actions service, the meaning of a status or a way to refuse a credential, extend one of its tables: exceptions,
@@ -46,7 +45,7 @@ type Error struct {
 	webPage bool
 	// renewed is set if the credential was renewed for this call, because GitHub had refused the previous one.
 	renewed bool
-	// refusal says why the credential was refused, if a rule knows.
+	// refusal is the reason why the credential was refused, if a rule knows it.
 	refusal Refusal
 	// redirect is the redirect in the answer, which was not followed; nil if there is none.
 	redirect *Redirect
@@ -95,7 +94,7 @@ func (e *Error) Unwrap() error {
 	return e.redirect.Insecure
 }
 
-// advice says what to do about a refused credential: what the refusal asks for or, if no rule knows it, what to check.
+// advice is what to do about a refused credential: what the refusal asks for or, if no rule knows it, what to check.
 func (e *Error) advice() string {
 	advice := cmp.Or(e.refusal.Advice, credentialAdvice[e.Credential])
 	switch {
@@ -107,7 +106,7 @@ func (e *Error) advice() string {
 	return advice
 }
 
-// RateLimitedError says that GitHub is rate limiting the caller: the limit ends after the call's deadline, or still
+// RateLimitedError reports that GitHub is rate limiting the caller: the limit ends after the call's deadline, or still
 // held at the last attempt. It wraps the answer's *Error. By GitHub's documentation a limit is a 429, or a 403 with
 // Retry-After, with X-RateLimit-Remaining: 0 or with the text of the secondary limit.
 type RateLimitedError struct {
@@ -122,7 +121,7 @@ type RateLimitedError struct {
 	Err error
 }
 
-// Error says until when GitHub limits the caller, if it said so, and what it answered.
+// Error names the end of GitHub's limit, if GitHub has named it, and the answer.
 func (e *RateLimitedError) Error() string {
 	if e.Assumed {
 		return fmt.Sprintf("rate limited by GitHub, which did not say until when: %v", e.Err)
@@ -136,8 +135,8 @@ func (e *RateLimitedError) Unwrap() error { return e.Err }
 const webPageAdvice = "; a web page is not an answer of GitHub's API: check the proxy or gateway on the way and the " +
 	"config URL"
 
-// NetworkError says that no complete answer came, because of GitHub, a proxy, the network in between, or the end of the
-// call's time. It wraps the cause, and the last complete answer if an earlier attempt had one.
+// NetworkError reports that no complete answer came, because of GitHub, a proxy, the network in between, or the end of
+// the call's time. It wraps the cause, and the last complete answer if an earlier attempt had one.
 type NetworkError struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
@@ -183,7 +182,7 @@ func (e *NetworkError) Unwrap() []error {
 	return []error{e.Err, e.LastAnswer}
 }
 
-// TimeoutError says that one of this client's deadlines passed. It matches context.DeadlineExceeded.
+// TimeoutError reports that one of this client's deadlines passed. It matches context.DeadlineExceeded.
 type TimeoutError struct {
 	// Limit is the time that was allowed.
 	Limit time.Duration
@@ -194,7 +193,7 @@ func WithTimeout(ctx context.Context, limit time.Duration) (context.Context, con
 	return context.WithTimeoutCause(ctx, limit, &TimeoutError{Limit: limit})
 }
 
-// Error says how long was allowed.
+// Error names the time that was allowed.
 func (e *TimeoutError) Error() string { return fmt.Sprintf("no complete answer within %s", e.Limit) }
 
 // Timeout returns true. With it, the error is recognized as a timeout by code that expects a net.Error.
@@ -208,7 +207,7 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 type UnexpectedResponseError struct {
 	// Endpoint is one of the Endpoint… constants.
 	Endpoint string
-	// Err says what is wrong with the answer.
+	// Err is what is wrong with the answer.
 	Err error
 }
 
@@ -294,7 +293,7 @@ type Redirect struct {
 	Insecure *InsecureRedirectError
 }
 
-// String says where the redirect leads and what to check.
+// String names the target of the redirect and what to check.
 func (r *Redirect) String() string {
 	const advice = "use that address's http:// or https:// and its host (without api.) in githubConfigUrl, or check " +
 		"the proxy or gateway on the way"

@@ -31,7 +31,7 @@ var (
 	ErrSessionConflict = errors.New("another session of the scale set is open")
 	// ErrJobStillRunning means that the runner was not removed because it has a job.
 	ErrJobStillRunning = errors.New("the runner has a job")
-	// ErrUnauthorized means that GitHub refused a credential; [Error.Credential] says which.
+	// ErrUnauthorized means that GitHub refused a credential, the one in [Error.Credential].
 	ErrUnauthorized = errors.New("credential refused")
 	// ErrForeignAnswer means that the answer is markup. Neither the Actions service nor the REST API sends any, so it
 	// comes from a proxy, gateway or firewall on the way and says nothing about what was asked for.
@@ -100,7 +100,7 @@ var exceptions = []struct {
 	{"RunnerScaleSetExistsException", ErrScaleSetExists},
 }
 
-// endpoint says what an answer without the name of an exception means.
+// endpoint has the meanings of answers without the name of an exception.
 type endpoint struct {
 	// missing is the meaning of 404, conflict of 409, unprocessable of 422; nil means no particular one.
 	missing, conflict, unprocessable error
@@ -158,7 +158,7 @@ var endpoints = map[string]endpoint{
 	EndpointDeleteMessage:     {},
 }
 
-// meaningOf returns what an answer that is no success means, nil for nothing in particular. exception is the name of
+// meaningOf returns the meaning of an answer that is no success, nil for none in particular. exception is the name of
 // the service's exception, if it names one.
 func meaningOf(name string, status int, exception string, webPage bool) error {
 	for _, known := range exceptions {

@@ -13,8 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/credential"
 )
 
-// RefusalClass says why GitHub refused a credential. It is the reason, one word, that conditions, Events and statuses
-// give for it: the constants v1alpha1.Reason… are the same words.
+// RefusalClass is GitHub's reason to refuse a credential, in the one word that conditions, Events and statuses have for
+// it: the constants v1alpha1.Reason… are the same words.
 type RefusalClass string
 
 // The classes of refusals, after GitHub's documentation of its REST API and the texts that it was seen to send.
@@ -71,7 +71,7 @@ func (c RefusalClass) Passes() bool { return c == RefusedLogins }
 // Refusal is GitHub's refusal of a credential.
 type Refusal struct {
 	Class RefusalClass
-	// Advice says who has to do what.
+	// Advice names who has to do what.
 	Advice string
 }
 

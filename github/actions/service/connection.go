@@ -83,7 +83,7 @@ func (s *Service) currentConnection(ctx context.Context) (*connection, error) {
 	return current, nil
 }
 
-// connect walks the chain of credentials once. The registration token lasts an hour but is not kept: it is needed only
+// connect walks the whole chain of credentials. The registration token lasts an hour but is not kept: it is needed only
 // to renew the admin token, which lasts as long.
 func (s *Service) connect(ctx context.Context, _ *connection) (fresh *connection, err error) {
 	defer func() {
@@ -174,8 +174,8 @@ type expiryClaim struct {
 // Valid implements jwt.Claims.
 func (expiryClaim) Valid() error { return nil }
 
-// expiry returns when a token expires that came in an answer with this header. It does not verify the token; that is up
-// to GitHub. A token that is not a JWT or has no expiry gets unknownLifetime.
+// expiry returns the time at which a token expires that came in an answer with this header. It does not verify the
+// token; that is up to GitHub. A token that is not a JWT or has no expiry gets unknownLifetime.
 func expiry(token string, header http.Header, now time.Time) time.Time {
 	var claims expiryClaim
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil {

@@ -71,7 +71,7 @@ func (s *Service) currentInstallationToken(ctx context.Context) (*installationTo
 	return s.installation.Replace(ctx, current)
 }
 
-// Account returns whose limits at GitHub the calls use.
+// Account names the account whose limits at GitHub the calls use.
 func (s *Service) Account() string { return s.source.Account() }
 
 // createInstallationToken exchanges the App's signature for a token.

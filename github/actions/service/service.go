@@ -1,7 +1,7 @@
 // Package service calls the Actions service. It walks the chain of credentials: a personal access token or a GitHub App
 // yields a registration token, that one the service's address and an admin token. It renews them when due or refused,
-// once for all callers, and asks for the address again if the service seems to have left it. What is called, and with
-// which results, its callers know.
+// one time for all callers, and asks for the address again if the service seems to have left it. Its callers know the
+// calls and their results.
 package service
 
 import (
@@ -65,9 +65,9 @@ type Request struct {
 }
 
 // Call calls the Actions service with the admin token and decodes the answer into result, unless it is 204. If result
-// is nil, the answer only has to be GitHub's own. The token is renewed when due, and once if it is refused. If the
-// service has moved, or refuses the token with 403, the service may register again; see isOutdated. It fails with the
-// errors of package failure.
+// is nil, the answer only has to be GitHub's own. The token is renewed when due, and a single time if it is refused. If
+// the service has moved, or refuses the token with 403, the service may register again; see isOutdated. It fails with
+// the errors of package failure.
 func (s *Service) Call(ctx context.Context, r Request, result any) error {
 	ctx, cancel := failure.WithTimeout(ctx, s.Deadlines.Call)
 	defer cancel()

@@ -16,8 +16,7 @@ import (
 // version.
 var packageURL = regexp.MustCompile(`^pkg:golang/[a-z0-9.~_-]+(/[a-z0-9.~_-]+)*@([A-Za-z0-9.~_-]|%2B)+$`)
 
-// CycloneDX's schema demands: no field that it doesn't know, a version that fits the schema that is named, no reference
-// that stands for two.
+// CycloneDX's schema demands: no unknown field, a version that fits the named schema, no reference for two components.
 func TestTheBillOfMaterialsIsAsItsSchemaSays(t *testing.T) {
 	text, err := Materials(product, map[string][]byte{"a": compiled(t)})
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// Fields are those of an object, or of a part of one, that nobody has taken yet. Whoever takes a field answers for it:
-// it becomes a value, or something is said of it. What is left in the end is in Untaken, so that no field is lost in
-// silence.
+// Fields are those of an object, or of a part of one, that nobody has taken yet. A field that is taken becomes a value
+// or is named in the report. The fields that are left in the end are in Untaken, so that no field is lost in silence.
 type Fields struct {
 	path   string
 	left   map[string]any
@@ -160,7 +159,7 @@ func (f *Fields) Flag(key string, otherwise bool) bool {
 	return flag
 }
 
-// NotNeeded takes fields for which there is nothing left to do, and says why if any of them is there.
+// NotNeeded takes fields for which there is nothing left to do, and notes the reason if any of them is there.
 func (f *Fields) NotNeeded(why string, keys ...string) {
 	if paths := f.Present(keys...); len(paths) > 0 {
 		for _, key := range keys {
@@ -170,7 +169,7 @@ func (f *Fields) NotNeeded(why string, keys ...string) {
 	}
 }
 
-// Drop takes everything that is left. Whoever drops a part says why.
+// Drop takes everything that is left. The caller notes the reason.
 func (f *Fields) Drop() { f.left, f.opened = map[string]any{}, nil }
 
 // Present returns the paths of those of the fields that are there.

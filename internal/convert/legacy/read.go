@@ -1,6 +1,6 @@
 // Package legacy reads objects of ARC's legacy mode as they were written: RunnerDeployments, RunnerReplicaSets,
-// RunnerSets, Runners and HorizontalRunnerAutoscalers, alone or in lists. It knows which of their fields nobody has
-// looked at yet.
+// RunnerSets, Runners and HorizontalRunnerAutoscalers, alone or in lists. It knows the fields that nobody has looked at
+// yet.
 package legacy
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/files"
 )
 
-// The kinds that become scale sets, and the one that says how many runners they have.
+// The kinds that become scale sets, and the one with their numbers of runners.
 const (
 	Deployment = "RunnerDeployment"
 	ReplicaSet = "RunnerReplicaSet"
@@ -36,8 +36,7 @@ const (
 	maxRunners = 1000
 )
 
-// ErrTooMany says that there are more objects than are read, and ErrTooManySets that there are more scale sets than can
-// be made in time.
+// ErrTooMany reports more objects than are read, and ErrTooManySets more scale sets than can be made in time.
 var (
 	ErrTooMany = fmt.Errorf("there are more than %d objects: convert fewer at a time, such as those of one namespace",
 		maxObjects)
@@ -81,7 +80,7 @@ func (o *Object) Scales(object *Object) bool {
 // Objects are those of the files.
 type Objects struct {
 	Runners, Autoscalers []*Object
-	// Owned are objects that another one has made, which says the same.
+	// Owned are objects that another one has made, and that have the same content.
 	Owned []*Object
 	// Others are kinds that stay as they are, with names.
 	Others []string

@@ -18,7 +18,7 @@ func (n *Notes) Became(field, value string) {
 	n.Converted = append(n.Converted, Conversion{Field: field, Value: value})
 }
 
-// NeedsHand notes what somebody has to do because the fields have no counterpart, or can't be read.
+// NeedsHand notes that somebody has to act because the fields have no counterpart, or can't be read.
 func (n *Notes) NeedsHand(reason, message string, advice Advice, fields ...string) {
 	n.add(finding.Problem, reason, message, advice, fields)
 }

@@ -31,7 +31,7 @@ type Set struct {
 	Converted []Conversion `json:"converted"`
 }
 
-// Header returns comments that say whose values follow, and how to install them.
+// Header returns comments with the origin of the values, the new runs-on, and the command that installs them.
 func (s *Set) Header() string {
 	namespace := s.Namespace
 	if namespace == "" {
@@ -50,7 +50,7 @@ func (s *Set) Header() string {
 	return header.String()
 }
 
-// RunsOn says what workflows write.
+// RunsOn has the labels that workflows write.
 type RunsOn struct {
 	// Old are the labels of the legacy runners, with those that GitHub gives them by itself: workflows ask for all of
 	// these or some.
@@ -81,7 +81,7 @@ type Finding struct {
 	finding.Finding
 	// Fields are the paths that it is about.
 	Fields []string `json:"fields,omitempty"`
-	// Whose says who takes the step in Fix.
+	// Whose names those who take the step in Fix.
 	Whose string `json:"whose,omitempty"`
 }
 

@@ -16,8 +16,8 @@ const (
 	placeholderSecret = "github-credentials"
 )
 
-// addresses are the fields that say where runners register, in the order in which ARC's runners prefer them, what each
-// has to be, and where it is below the address of GitHub.
+// addresses are the fields with the place where runners register, in the order in which ARC's runners prefer them; each
+// with the form that it must have, and its path below the address of GitHub.
 var addresses = []struct {
 	field, form string
 	names       *regexp.Regexp
@@ -28,7 +28,7 @@ var addresses = []struct {
 	{"enterprise", "the name of an enterprise in its address", regexp.MustCompile(`^[\w.-]+$`), "enterprises/"},
 }
 
-// address says where the runners register, with which credentials, in which group.
+// address converts the place where the runners register, their credentials and their group.
 func (c *conversion) address() {
 	var given []string
 	url, problem, isRepository := "", "", false

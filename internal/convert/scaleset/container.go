@@ -103,7 +103,7 @@ func (c *conversion) besideContainers() {
 	}
 }
 
-// resources of a container are those that it has itself, and of requests and limits the one that it lacks.
+// resources gives a container those of the pod's requests, limits and claims that it lacks; its own win.
 func (c *conversion) resources(from, target string, container map[string]any) {
 	part := c.pod.Object(from)
 	into, _ := container["resources"].(map[string]any)

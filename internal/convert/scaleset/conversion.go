@@ -8,7 +8,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/convert/report"
 )
 
-// Given has what the objects don't say.
+// Given has what the objects lack.
 type Given struct {
 	// GitHubURL is the address of GitHub, without a slash at its end. Secret is the name of the Secret of sets whose
 	// objects name none, or empty.
@@ -44,7 +44,7 @@ type conversion struct {
 	containerImage imageField
 	// onWindows: the runner's nodes have Windows.
 	onWindows bool
-	// daemon are variables of ARC's image for a daemon in the runner's container that have a value.
+	// daemon has, of the variables of ARC's image for a daemon in the runner's container, those with a value.
 	daemon map[string]option
 	// ownImage: the runner's image is one that ARC doesn't publish. rootless: it is one of those with Docker without
 	// root.
@@ -76,7 +76,7 @@ const (
 	modeKubernetesNoVolume = "kubernetes-novolume"
 )
 
-// Where ARC's image has the runner and works, and where GitHub's works.
+// The directories in which ARC's image has the runner and works, and in which GitHub's works.
 const (
 	legacyDirectory, legacyWorkDirectory = "/runner", "/runner/_work"
 	workDirectory                        = "/home/runner/_work"

@@ -86,7 +86,7 @@ func (c *conversion) volumeOwner() {
 		report.Advice{Whose: report.Installer, Fix: "change it if your image has another user"})
 }
 
-// dockerDaemon converts what is said about Docker to what the container dind is told.
+// dockerDaemon converts the settings of Docker to arguments of the container dind.
 func (c *conversion) dockerDaemon() {
 	if c.mode != modeDind {
 		why := "there is no Docker in the pod"
@@ -162,8 +162,8 @@ func (c *conversion) daemonFlags() (flags []any) {
 // references are the variables in a path of a mount.
 var references = regexp.MustCompile(`\$\(([^()]+)\)`)
 
-// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables that are
-// in the paths of these and of those that have moved to it.
+// sharedMounts gives Docker the mounts of the runner that it saw in the runner's container, and the variables in the
+// paths of its mounts.
 func (c *conversion) sharedMounts() {
 	mounts, _ := c.docker["volumeMounts"].([]any)
 	has := func(list []any, key string, value any) bool {

@@ -95,7 +95,7 @@ func (c *conversion) podParts(object *legacy.Object) {
 	c.volumeOwner()
 }
 
-// mountsAtFormerPlaces: what is mounted below the directory of ARC's runner isn't where GitHub's has it.
+// mountsAtFormerPlaces notes mounts below the directory of ARC's runner: GitHub's runner has another one.
 func (c *conversion) mountsAtFormerPlaces() {
 	if len(c.formerPlaces) == 0 || c.ownImage {
 		return

@@ -15,7 +15,7 @@ import (
 const runsOne = 1
 
 // From makes values of an object. autoscalers are those that name it as their target, name is that of the scale set.
-// The notes say what has not become a value as it stands.
+// The notes name the fields that have not become a value as they stand.
 func From(
 	object *legacy.Object, autoscalers []*legacy.Object, name string, given Given,
 ) (map[string]any, *report.Set, *report.Notes) {
@@ -50,8 +50,7 @@ func From(
 	return c.values, set, &c.Notes
 }
 
-// identity takes what an object says of itself. Bookkeeping of ARC and of Kubernetes has nothing to say about a scale
-// set.
+// identity takes the object's metadata. Bookkeeping of ARC and of Kubernetes does not concern a scale set.
 func (c *conversion) identity(object *legacy.Object, name string) {
 	for _, key := range []string{"apiVersion", "kind"} {
 		c.fields.Any(key)

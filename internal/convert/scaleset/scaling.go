@@ -117,7 +117,7 @@ func (c *conversion) autoscaling(from *legacy.Object) {
 const shortestDelay, longestDelay = 1, 8760 * 60 * 60
 
 // scaleDownDelay keeps runners for the next jobs after more of them have been started. ARC counts from the last start
-// of any, a scale set for each runner from when it is too many.
+// of any runner, a scale set counts for each runner from the time at which there is one too many.
 func (c *conversion) scaleDownDelay(spec *legacy.Fields, notes *report.Notes) {
 	const key = "scaleDownDelaySecondsAfterScaleOut"
 	path := spec.Path(key)
@@ -130,7 +130,7 @@ func (c *conversion) scaleDownDelay(spec *legacy.Fields, notes *report.Notes) {
 	notes.Became(path, "scaleDownDelay: "+delay)
 }
 
-// metrics asked GitHub's REST API how many runners are wanted.
+// metrics converts the metrics by which ARC asked GitHub's REST API for the number of runners.
 func (c *conversion) metrics(spec *legacy.Fields, notes *report.Notes) {
 	for _, metric := range spec.Objects("metrics") {
 		kind := metric.Path("type")
@@ -160,7 +160,8 @@ func (c *conversion) metrics(spec *legacy.Fields, notes *report.Notes) {
 const defaultThreshold, mostPercent = "0.8", 1000
 
 // headroom takes a share of busy runners: ARC adds runners until fewer than that share are busy, so that for each busy
-// one there are 1/threshold − 1 idle ones. The scale set has them in one step, and as busy runners come and go.
+// one there are 1/threshold − 1 idle ones. The scale set creates these idle runners in one step, and adjusts their
+// number as busy runners come and go.
 func (c *conversion) headroom(metric *legacy.Fields, kind string, notes *report.Notes) {
 	path := metric.Path("scaleUpThreshold")
 	threshold, err := strconv.ParseFloat(cmp.Or(metric.Text("scaleUpThreshold"), defaultThreshold), 64)

@@ -55,8 +55,8 @@ func schedules(spec *legacy.Fields, now time.Time, notes *report.Notes) (windows
 	return windows
 }
 
-// sayConverted says what an override has become, and when it has to come and to go: a schedule has neither beginning
-// nor end.
+// sayConverted notes the schedule that an override has become, and the times at which somebody has to add and to remove
+// it: a schedule has neither beginning nor end.
 func (o *override) sayConverted(window map[string]any, paths []string, now time.Time, notes *report.Notes) {
 	became := fmt.Sprintf("schedule %s: %q for %s, timeZone %s, minRunners %d", window["name"], window["schedule"],
 		window["duration"], window["timeZone"], window["minRunners"])
@@ -116,7 +116,8 @@ func (o *override) over(now time.Time) bool {
 // maxDuration limits a window of a scale set.
 const maxDuration = 8784 * time.Hour
 
-// asSchedule returns the schedule that does the same by the clock of the override's offset, or why none does.
+// asSchedule returns the schedule that does the same by the clock of the override's offset, or the reason why there is
+// none.
 func (o *override) asSchedule(name string, least int) (window map[string]any, problem string) {
 	zone, fits := zoneOf(o.start)
 	duration := o.end.Sub(o.start)

@@ -38,8 +38,8 @@ var (
 // The addresses of Docker's networks, which ARC's image takes from both or not at all.
 const poolBase, poolSize = "DOCKER_DEFAULT_ADDRESS_POOL_BASE", "DOCKER_DEFAULT_ADDRESS_POOL_SIZE"
 
-// variables converts the variables of a container, other than those that were meant for ARC's image. The report names
-// them, and not their values.
+// variables converts the variables of a container, other than those that were meant for ARC's image. The report has the
+// names of variables, and not their values.
 func (c *conversion) variables(part *legacy.Fields, key, target string) (variables []any) {
 	for _, entry := range part.Objects(key) {
 		name := entry.Text("name")
@@ -69,7 +69,7 @@ func (c *conversion) variables(part *legacy.Fields, key, target string) (variabl
 	return variables
 }
 
-// notNeeded says why a variable has nothing left to do; "" if it has.
+// notNeeded returns the reason why a variable has nothing left to do; "" if it has.
 func (c *conversion) notNeeded(name, target string) string {
 	switch {
 	case target == dockerPath && name == "DOCKER_GROUP_GID":
@@ -92,7 +92,7 @@ func (c *conversion) notNeeded(name, target string) string {
 	return ""
 }
 
-// daemonOption keeps an option for the arguments of the container dind, if it says its value here.
+// daemonOption keeps an option for the arguments of the container dind, if its value stands here.
 func (c *conversion) daemonOption(entry *legacy.Fields, name, field string) {
 	if value := entry.Text("value"); value != "" {
 		c.daemon[name] = option{field, value}

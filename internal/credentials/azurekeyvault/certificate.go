@@ -28,16 +28,16 @@ const assertionLifetime = 5 * time.Minute
 // maxCertificate bounds a certificate file: a chain with its key has some kilobytes.
 const maxCertificate = 1 << 20
 
-// CertificateError says that the certificate file can't be used. Whoever may create a scale set chooses the path, in
-// the manager's file system, so the text is the same whatever there is: it must not tell which files exist.
+// CertificateError reports that the certificate file can't be used. Whoever may create a scale set chooses the path, in
+// the manager's file system. So the text is always the same: it must not tell which files exist.
 type CertificateError struct {
 	// Directory is the only one that may have the file; "" means any.
 	Directory string
-	// Cause says what is wrong with which file. It is for the manager's log only.
+	// Cause names the file and its fault. It is for the manager's log only.
 	Cause error
 }
 
-// Error says what is needed.
+// Error names the form that a usable file has.
 func (e *CertificateError) Error() string {
 	place := "in the manager's pod"
 	if e.Directory != "" {

@@ -129,7 +129,8 @@ func TestNothingLeadsOutOfTheCertificateDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := refusal(t, azurekeyvault.Vault{CertificatePath: filepath.Join(directory, "gone"), CertificateDirectory: directory})
+	want := refusal(t, azurekeyvault.Vault{CertificatePath: filepath.Join(directory, "gone"),
+		CertificateDirectory: directory})
 	for _, path := range []string{outside, relative, directory + "/" + relative, filepath.Join(
 		directory, "absolute",
 	), filepath.Join(directory, "relative"),

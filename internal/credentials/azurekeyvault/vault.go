@@ -21,10 +21,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNotFound says that the vault has no secret of that name.
+// ErrNotFound reports that the vault has no secret of that name.
 var ErrNotFound = errors.New("not found in the vault")
 
-// ErrAddress says that Vault.URL is not the address of a vault.
+// ErrAddress reports that Vault.URL is not the address of a vault.
 var ErrAddress = errors.New(
 	"it is not the address of a vault; use https://NAME.vault.azure.net, or that of Azure China or Azure US Government",
 )
@@ -36,7 +36,8 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// Vault says where secrets are and who asks for them. CertificateDirectory, HTTP, Clock and Authority are optional.
+// Vault has the place of the secrets and the identity that asks for them. CertificateDirectory, HTTP, Clock and
+// Authority are optional.
 type Vault struct {
 	// URL of the vault, such as https://my-vault.vault.azure.net.
 	URL string
@@ -69,7 +70,7 @@ func (e *Error) Error() string {
 	return strings.TrimRight(fmt.Sprintf("Azure answered %d %s: %s", e.StatusCode, e.Code, e.Message), ": ")
 }
 
-// cloud says which authority issues the tokens for its vaults, and their scope.
+// cloud has the authority that issues the tokens for its vaults, and the scope of these tokens.
 type cloud struct{ hostSuffix, authority, scope string }
 
 // clouds begins with the public one.

@@ -11,8 +11,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// reasonFixes are keyed by the reason of a condition, where that is no cause of package causes. The condition's message
-// says what happened; these say what to do.
+// reasonFixes are keyed by those reasons of conditions that are no causes of package causes. The condition's message
+// says what happened; its fix says what to do.
 var reasonFixes = map[string]string{
 	"CheckingCredentials": causes.For(v1alpha1.ReasonGitHubUnavailable).Advice,
 	"CrashLoopBackOff":    "run kubectl logs on the listener's pod in the manager's namespace",
@@ -150,7 +150,7 @@ var podFixes = map[string]string{
 	v1alpha1.ReasonQuotaExceeded: "raise the ResourceQuota, or lower maxRunners or the runners' requests",
 }
 
-// lostFixes say what keeps jobs from being lost.
+// lostFixes are the steps that keep jobs from being lost, by the cause of the loss.
 var lostFixes = map[v1alpha1.LostCause]string{
 	v1alpha1.LostCauseEvicted: "keep drains and node autoscalers away from running jobs (docs/scaling.md), or " +
 		"let the template request the resource of which the node ran short",
@@ -201,8 +201,8 @@ func AdviceOnLoss(cause v1alpha1.LostCause) (fix string, who causes.Actor) {
 	return fix, who
 }
 
-// WhoActs returns whose step follows from a finding's reason. What is neither GitHub's nor the cluster's is for whoever
-// wrote the scale set.
+// WhoActs returns who has to act on a finding's reason. Reasons that are neither GitHub's nor the cluster's are for
+// whoever wrote the scale set.
 func WhoActs(reason string) causes.Actor {
 	switch cause := causes.For(reason); {
 	case cause.Advice != "":

@@ -73,7 +73,8 @@ func ignoredListeners(s *snapshot.Snapshot) (findings []finding.Finding) {
 				namedObjects),
 			Fix: fmt.Sprintf("find out who created them, because the manager creates its own; then kubectl -n %s "+
 				"delete autoscalinglistener NAME; if one stays, "+
-				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`, namespace)})
+				`kubectl -n %[1]s patch autoscalinglistener NAME --type merge --patch '{"metadata":{"finalizers":null}}'`,
+				namespace)})
 	}
 	return findings
 }
@@ -103,7 +104,7 @@ func ignored(s *snapshot.Snapshot, listener *v1alpha1.AutoscalingListener) strin
 	return ""
 }
 
-// concerns reports whether a listener is in the requested namespace, or says that it is for a scale set there.
+// concerns reports whether a listener is in the requested namespace, or names a scale set there as its own.
 func concerns(s *snapshot.Snapshot, listener *v1alpha1.AutoscalingListener) bool {
 	named := []string{listener.Namespace, kube.LabelledSet(listener).Namespace,
 		listener.Spec.AutoscalingRunnerSetNamespace}
@@ -166,8 +167,8 @@ func unreadable(s *snapshot.Snapshot) (findings []finding.Finding) {
 	return findings
 }
 
-// notRunning reports a manager without a ready pod. The status of scale sets is then the last one that it wrote.
-// notRunning is about a Deployment without a ready pod. Takes what it is and what follows.
+// notRunning reports a Deployment without a ready pod. The message names its program (what), and ends with the
+// consequences (so).
 func notRunning(deployment *appsv1.Deployment, what, reason, so string, severity finding.Severity) finding.Finding {
 	message, command := "no pod of the "+what+" is ready",
 		"kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"

@@ -19,7 +19,7 @@ import (
 // maximum is the highest number of runners for which the scale set asks: nil means any number.
 type maximum struct {
 	number *int
-	// name says which number it is, period until when, and advice how it gets higher.
+	// name is that of the number, period the time until which it is in force, and advice the step that raises it.
 	name, period, advice string
 }
 
@@ -118,7 +118,7 @@ func quotaLimit(s set) []finding.Finding {
 	return refused
 }
 
-// claimLimit: runners wait for claims. How bad that is, is said with the claims.
+// claimLimit: runners wait for claims. The findings about claims have the severity.
 func claimLimit(s set) []finding.Finding {
 	return s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionVolumeClaimsReady, metav1.ConditionFalse))
 }
@@ -212,8 +212,8 @@ func fullQuotas(s set) []finding.Finding {
 		"raise the quota, or lower maxRunners or the runners' requests")}
 }
 
-// usesClaims reports whether runners need volume claims: each one of its own, as in mode kubernetes, or one of those
-// that outlive runners.
+// usesClaims reports whether runners need volume claims: claims of their own, as in mode kubernetes, or claims that
+// outlive runners.
 func usesClaims(s set) bool {
 	return len(s.Spec.VolumeClaimTemplates) > 0 ||
 		slices.ContainsFunc(s.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })

@@ -133,7 +133,7 @@ func checkLostJobs(s set) []finding.Finding {
 		"; kubectl describe the scale set for the jobs, whose authors can run them again on GitHub")}
 }
 
-// rerunsOf says what becomes of the lost jobs, with an example of those that are not run again; "" if none is to be.
+// rerunsOf counts the lost jobs by the state of their rerun, with an example of each; "" if none is to be run again.
 func rerunsOf(s set) string {
 	states := map[string]*tally{}
 	for i := range s.Runners {
@@ -172,8 +172,8 @@ func keptAsEvidence(s set) int {
 	return kept
 }
 
-// checkKept reports deleted objects of a set that only the finalizers of others keep: those that it sees itself, which
-// takes no manager, or what the set says of others.
+// checkKept reports deleted objects of a set that only the finalizers of others keep. It looks at the objects itself,
+// so that it works without a manager; if it sees none, it reports what the set's condition says.
 func checkKept(s set) []finding.Finding {
 	var messages []string
 	look := func(kind string, object client.Object, keepers []string) {

@@ -14,7 +14,7 @@ import (
 const longWait = 5 * time.Minute
 
 // checkWaits reports the long waits of running jobs. It names the longest wait phase by phase, because each phase is
-// somebody else's to shorten, and says what shortens the longest of them.
+// somebody else's to shorten, and advises on the longest phase.
 func checkWaits(s set) []finding.Finding {
 	count, longest, runner := 0, time.Duration(0), ""
 	var of []phases.Wait
@@ -53,7 +53,7 @@ func checkWaits(s set) []finding.Finding {
 		fmt.Sprintf("%s took longest: %s", worst.Phase, waitFixes[worst.Phase]))}
 }
 
-// waitFixes say what shortens a phase, by its name in status.phases.
+// waitFixes are the steps that shorten a phase, by the name of the phase in status.phases.
 var waitFixes = map[string]string{
 	"assigned": "GitHub assigns a job once the scale set has room; raise maxRunners if it was reached, otherwise " +
 		"see GitHub's status page",

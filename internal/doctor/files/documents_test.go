@@ -46,7 +46,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a document, the error doesn't say what is in it.
+// Whatever is wrong with a document, the error quotes nothing of its content.
 func TestErrorsQuoteNothing(t *testing.T) {
 	for _, input := range []string{
 		"password: *hunter2", "password: !!float hunter2", "password: !!int hunter2", "? {password: hunter2}\n: 1",

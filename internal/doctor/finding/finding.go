@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 )
 
-// Severity says what a finding means for jobs.
+// Severity is the meaning of a finding for jobs.
 type Severity string
 
 // Severities, most severe first.

@@ -29,7 +29,7 @@ type Delivery struct {
 	Values  map[string]any
 	// More has other sources of values.
 	More []string
-	// Unread says why there are no values; "" if there are.
+	// Unread is the reason why there are no values; "" if there are.
 	Unread string
 }
 
@@ -118,7 +118,7 @@ func helmChart(document []byte) ([]Delivery, error) {
 	return []Delivery{found}, err
 }
 
-// applicationSpec is the part of an Application that says what is installed.
+// applicationSpec is the part of an Application that names what it installs.
 type applicationSpec struct {
 	Source      applicationSource   `json:"source"`
 	Sources     []applicationSource `json:"sources"`
@@ -218,7 +218,7 @@ func (s *applicationSpec) deliveries(meta objectName) (found []Delivery, err err
 // bareComma matches a comma that has no backslash before it, with what it has.
 var bareComma = regexp.MustCompile(`(^|[^\\]),`)
 
-// values are merged as Argo CD does: valuesObject stands for values if it is given, and parameters win.
+// values merges the values as Argo CD does: valuesObject stands for values if it is given, and parameters win.
 func (s *applicationSource) values() (map[string]any, error) {
 	text := []byte(s.Helm.Values)
 	if len(s.Helm.ValuesObject) > 0 {

@@ -70,7 +70,8 @@ func (g *gathering) denyListener(ctx context.Context, set *Set) {
 }
 
 // deniedManager returns those of its needs that the manager may not do in a namespace. Several managers may each watch
-// a different namespace, so one with all permissions is enough; if there is none, the one that lacks least is reported.
+// a different namespace, so one manager with all permissions is enough; if none has them, the manager that lacks least
+// is reported.
 func (g *gathering) deniedManager(ctx context.Context, namespace string,
 	needs []authorizationv1.ResourceAttributes) Denial {
 	var accounts []Account

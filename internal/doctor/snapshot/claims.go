@@ -14,9 +14,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// claims reads the claims of volumeClaimTemplates, gives each set its own, and keeps those whose set is none of the
-// given ones, which are all sets there. Volumes and nodes are read only while a set has claims. A caller who may read
-// claims in some namespaces only still learns of those of the requested one.
+// claims reads the claims of volumeClaimTemplates, and gives each set its own. all are all sets there: a claim whose
+// set is not among them is kept as left over. Volumes and nodes are read only while a set has claims. A caller who may
+// read claims in some namespaces only still learns of those of the requested one.
 func (g *gathering) claims(ctx context.Context, all []v1alpha1.AutoscalingRunnerSet) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	err := g.list(ctx, claims, client.InNamespace(g.Namespace), client.HasLabels{v1alpha1.LabelVolumeClaimTemplate})

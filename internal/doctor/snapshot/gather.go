@@ -264,8 +264,8 @@ func (g *gathering) allowed() *addresses.Policy {
 	return policy
 }
 
-// credentials returns an error that says what is wrong with the set's addresses or its Secret. It does not ask a vault:
-// the doctor has no credentials for it.
+// credentials returns an error if the set's addresses or its Secret are wrong. It does not ask a vault: the doctor has
+// no credentials for it.
 func (g *gathering) credentials(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) error {
 	reference := credentials.ForAutoscalingRunnerSet(set)
 	provider := credentials.New(g.cluster, credentials.Options{Addresses: g.allowed()})

@@ -32,7 +32,8 @@ type Snapshot struct {
 	Others []string
 	// LeftClaims are claims of scale sets that don't exist.
 	LeftClaims []corev1.PersistentVolumeClaim
-	// OutdatedCRDs says what the CustomResourceDefinitions lack. It is nil if they lack nothing or could not be read.
+	// OutdatedCRDs is an error that names what the CustomResourceDefinitions lack. It is nil if they lack nothing or could
+	// not be read.
 	OutdatedCRDs error
 	// Unread are the kinds that could not be read, with the error.
 	Unread map[string]error
@@ -63,17 +64,17 @@ type Set struct {
 	// Bindings give rights to the account of the set's runners, as KIND NAMESPACE/NAME. They are read if runners have
 	// no token of it.
 	Bindings []string
-	// Unmarked says that the manager may not mark pods as busy.
+	// Unmarked is set if the manager may not mark pods as busy.
 	Unmarked Denial
 	// Warnings are Events of type Warning about the set and its runners, which were read at Now.
 	Warnings []corev1.Event
 	Now      time.Time
-	// Credentials says why the Secret can't be used, nil if it can or was not read.
+	// Credentials is the reason why the Secret can't be used, nil if it can or was not read.
 	Credentials error
 }
 
-// MayServe reports whether a manager runs in a namespace, so that listeners there count. Where no manager is known, any
-// may be one's.
+// MayServe reports whether a manager runs in a namespace, so that listeners there count. If no manager is known, one
+// may run in any namespace.
 func (s *Snapshot) MayServe(namespace string) bool {
 	return len(s.Managers) == 0 || slices.ContainsFunc(s.Managers, func(m appsv1.Deployment) bool {
 		return m.Namespace == namespace

@@ -163,7 +163,7 @@ func (all Entries) choices(of func(tenant) []string) string {
 	return strings.Join(texts, " or ")
 }
 
-// Decide returns the entry that allows the scale set as a whole, or says what the entries that come closest refuse.
+// Decide returns the entry that allows the scale set as a whole, or else the refusal of the entries that come closest.
 func (all Entries) Decide(set Set) (allowedBy int, refusal string) {
 	const decides = ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever " +
 		"administers its release can change it"

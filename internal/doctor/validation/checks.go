@@ -27,7 +27,7 @@ type checks struct {
 	// urlRefused: the manager's reason to refuse githubConfigUrl has been said.
 	urlRefused bool
 	findings   []finding.Finding
-	// notes say what is right, where somebody has asked, and what isn't used.
+	// notes name what is right, if somebody has asked about it, and what isn't used.
 	notes []string
 }
 

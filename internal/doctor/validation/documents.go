@@ -25,9 +25,9 @@ const (
 
 // controller has the known facts about the controller that will serve the scale sets.
 type controller struct {
-	// listeners says what it lets through for its own namespace: by default, as much as the restricted policy.
+	// listeners is its policy for listener pods, which are in its own namespace: the restricted one by default.
 	listeners listenertemplate.Policy
-	// addresses says which addresses scale sets may use; nil is as without flags.allowedGitHubURLs.
+	// addresses are those that scale sets may use; nil is as without flags.allowedGitHubURLs.
 	addresses *addresses.Policy
 	// tenants is its value of that name, nil if that is not known.
 	tenants tenants.Entries
@@ -43,7 +43,7 @@ type validated struct {
 	// plain are the documents without a kind, which are values.
 	plain    []plainDocument
 	findings []finding.Finding
-	// notes say which entries of tenants allow what, which values aren't used, and what wasn't checked.
+	// notes name the entries of tenants that allow something, values that aren't used, and what wasn't checked.
 	notes []string
 	// checked counts scale sets and values. skipped lists other input.
 	checked int

@@ -133,7 +133,7 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 // of Flux and Argo CD. It skips other kinds, and fails if the file is not YAML. The manager is taken to have the
 // restricted policy for listener pods, and no flags.allowedGitHubURLs.
 //
-// controllerValues, if there are any, are values of the controller's chart, whose value tenants says what is allowed.
+// controllerValues, if there are any, are values of the controller's chart; their value tenants limits the sets.
 // namespace is that of values, and of objects that name none.
 func Validate(content, controllerValues []byte, namespace string) ([]finding.Finding, error) {
 	entries, err := tenants.Read(controllerValues)

@@ -28,7 +28,7 @@ import (
 type parent struct {
 	// charts are ours by the names or aliases that they have below it.
 	charts map[string]string
-	// switches say by the same names when they are installed.
+	// switches has, by the same names, the conditions and tags that decide whether they are installed.
 	switches map[string]dependency
 	// values are its own, under those of the file that is checked.
 	values map[string]any
@@ -41,7 +41,7 @@ type dependency struct {
 }
 
 // off reports whether values of the parent chart leave a dependency out. As for Helm, the first condition that the
-// values have decides, or else the tags, of which one that is true suffices.
+// values have decides, or else the tags, of which a single true one suffices.
 func (d dependency) off(values common.Values) bool {
 	for path := range strings.SplitSeq(d.Condition, ",") {
 		if value, err := values.PathValue(strings.TrimSpace(path)); err == nil {
@@ -103,7 +103,8 @@ func parentOf(file string) (parent, error) {
 // belowParent stands for values of a chart that has ours below it; "" for values of something else.
 const belowParent = "parent"
 
-// chartOf says which chart values are for; "" if they have nothing that only one of them has.
+// chartOf returns the chart that values are for, or belowParent; "" if they have nothing that only one of the charts
+// has.
 func (p parent) chartOf(values map[string]any) string {
 	has := func(one, other string) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(values)),
@@ -123,9 +124,9 @@ func (p parent) chartOf(values map[string]any) string {
 	return ""
 }
 
-// charts says which chart each document is for. A document that doesn't show it is for the chart of the document before
-// it, or else of the first that shows one. If none does, all are for the scale set's chart if that knows any of their
-// keys.
+// charts returns the chart of each document. A document that doesn't show its chart is for the chart of the document
+// before it, or else of the first that shows one. If none does, all are for the scale set's chart if that knows any of
+// their keys.
 func (v *validated) charts() []string {
 	of := make([]string, len(v.plain))
 	known := ""

@@ -174,8 +174,8 @@ func (c *checks) rendered(from *source, object map[string]any) error {
 	return nil
 }
 
-// of returns the values of which an object is made, those that win first: of a variant's objects its own, at their
-// place among all, and then the common ones.
+// of returns the values of which an object is made, in the order in which they win: for an object of a variant the
+// variant's own, at their place among all, and then the common ones.
 func (s *source) of(object map[string]any) (all []map[string]any) {
 	set, _, _ := unstructured.NestedString(object, "metadata", "labels", "app.kubernetes.io/instance")
 	variants, _ := s.values["variants"].([]any)

@@ -40,7 +40,7 @@ func (a Anomaly) String() string {
 	return fmt.Sprintf("%s %s runner=%q job=%d: %s", a.Time.Format(time.TimeOnly), a.Kind, a.Runner, a.JobID, a.Detail)
 }
 
-// Anomalies returns what went wrong so far, oldest first.
+// Anomalies returns the anomalies so far, oldest first.
 func (s *State) Anomalies() []Anomaly {
 	return append([]Anomaly{}, s.anomalies...)
 }

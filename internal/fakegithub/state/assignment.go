@@ -47,7 +47,7 @@ func (set *ScaleSet) advertisesZero() bool {
 // fits reports whether the set may get the job.
 func (set *ScaleSet) fits(job *Job) bool { return !job.barred[set.ID] && set.matches(&job.Spec) }
 
-// assignBound assigns acquired jobs that are due and returns how many.
+// assignBound assigns acquired jobs that are due and returns their number.
 func (s *State) assignBound(now time.Time, set *ScaleSet, free int) int {
 	var due []*Job
 	for _, job := range set.jobs {

@@ -6,8 +6,7 @@ import "time"
 type Flow string
 
 const (
-	// AutoAssign is today's hosted service: JobAssigned comes at once, as far as
-	// the advertised capacity allows.
+	// AutoAssign is today's hosted service: JobAssigned comes immediately, as far as the advertised capacity allows.
 	AutoAssign Flow = "auto-assign"
 	// Acquire is GHES and the older hosted service: jobs are offered with
 	// JobAvailable and the client asks for them.

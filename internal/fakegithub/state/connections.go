@@ -72,8 +72,8 @@ func (s *State) StartWait(now time.Time, r *Runner) {
 	}
 }
 
-// Look returns what a waiting runner has to know. knowsJob says that the process
-// has taken its job already, and knowsEnd that it knows of the end of its steps: neither is news then.
+// Look returns the news for a waiting runner. knowsJob is set if the process has taken its job already, and knowsEnd if
+// it knows of the end of its steps: neither is news then.
 func (s *State) Look(r *Runner, knowsJob, knowsEnd bool) Event {
 	switch {
 	case r.lastJob != nil:

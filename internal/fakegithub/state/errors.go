@@ -2,7 +2,7 @@ package state
 
 import "fmt"
 
-// Kind says what was wrong with a request; the wire protocol decides by it.
+// Kind is the kind of fault in a request; the wire protocol decides by it.
 type Kind int
 
 // The refusals of the service.

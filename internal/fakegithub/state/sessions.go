@@ -20,8 +20,8 @@ type Session struct {
 	polls      map[*Poll]bool
 }
 
-// CreateSession opens the session of a scale set. It fails with SessionConflict
-// while another one lives, whoever owns that.
+// CreateSession opens the session of a scale set. It fails with SessionConflict while another session lives, whoever
+// owns it.
 func (s *State) CreateSession(now time.Time, scope *Scope, setID int, owner string) (*Session, error) {
 	set, err := s.ScaleSet(scope, setID)
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *State) Advance(now time.Time) {
 	s.now = now
 }
 
-// NextDue returns when Advance has something to do; false when nothing is pending.
+// NextDue returns the time at which Advance has something to do; false when nothing is pending.
 func (s *State) NextDue() (time.Time, bool) {
 	if len(s.timers) == 0 {
 		return time.Time{}, false

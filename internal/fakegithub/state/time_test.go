@@ -40,7 +40,7 @@ func (b *bench) at(after time.Duration) time.Time {
 	return now
 }
 
-// events polls once and returns the events of the next message.
+// events polls a single time and returns the events of the next message.
 func (b *bench) events(after time.Duration) []state.JobMessage {
 	b.t.Helper()
 	now := b.at(after)
@@ -143,7 +143,8 @@ func TestMissedPickup(t *testing.T) {
 		}
 		at += time.Minute
 		got := b.events(at)
-		if len(got) != 1 || got[0].Type != state.JobCompleted || got[0].Result != state.ResultCanceled || *got[0].RunnerID != 0 ||
+		if len(got) != 1 || got[0].Type != state.JobCompleted || got[0].Result != state.ResultCanceled ||
+			*got[0].RunnerID != 0 ||
 			*got[0].RunnerName != "" {
 			t.Fatalf("attempt %d: got %+v, want JobCompleted canceled", attempt, got)
 		}

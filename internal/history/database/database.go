@@ -81,16 +81,17 @@ func Connect(at string) (*Database, error) {
 	return &Database{DB: db, Embedded: true}, nil
 }
 
-// fileURL returns SQLite's name for a file, with what each connection sets first. Readers don't wait for the writer (WAL); a commit is on
-// the disk when it returns (FULL); a transaction has the right to write from its begin, so that it can't be refused in the middle.
+// fileURL returns SQLite's name for a file, with the settings of each connection. Readers don't wait for the writer
+// (WAL); a commit is on the disk when it returns (FULL); a transaction has the right to write from its begin, so that
+// it can't be refused in the middle.
 func fileURL(path string, first ...string) string {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": append(first,
 		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-32768)")}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
 }
 
-// prepare has a new file give free pages back when it is told to. That can't be set later, and needs the right to write each time that
-// it is, so that readers must not do it.
+// prepare has a new file give free pages back when it is told to. This setting can't be changed later, and setting it
+// needs the right to write, so readers must not do it.
 func prepare(ctx context.Context, path string) error {
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		return nil
@@ -125,7 +126,7 @@ func (d *Database) migrate(ctx context.Context) error {
 	return nil
 }
 
-// NewerError says that a newer program has changed the tables. There is no way back but a backup.
+// NewerError reports that a newer program has changed the tables. There is no way back but a backup.
 type NewerError struct{ Has, Knows int64 }
 
 func (e *NewerError) Error() string {
@@ -134,7 +135,7 @@ func (e *NewerError) Error() string {
 		"from before the upgrade", e.Has, e.Knows)
 }
 
-// Migrations returns what brings a database from one version of the tables to the next.
+// Migrations returns the steps that bring a database from one version of the tables to the next.
 func Migrations(d *Database) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

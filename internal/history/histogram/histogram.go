@@ -1,6 +1,6 @@
-// Package histogram keeps how often a figure had which size, in few bytes and to a precision: so that the 95th
-// percentile of a million figures can be told from the histograms of the days in which they were seen. A figure counts
-// as the upper end of its bucket, which is at most 5 % more than it.
+// Package histogram counts figures by their size, in few bytes and with limited precision, so that the 95th percentile
+// of a million figures can be told from the histograms of the days in which they were seen. A figure counts as the
+// upper end of its bucket, which is at most 5 % more than the figure.
 package histogram
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Histogram is how many figures are in each bucket. Bucket i ends with growth^i; zero has one of its own. The zero value
-// is empty.
+// Histogram has the number of figures in each bucket. Bucket i ends with growth^i; the figure zero has a bucket of its
+// own. The zero value is empty.
 type Histogram struct {
 	// counts are those of the buckets from first on: the figures of one kind of job lie close together.
 	first  int
@@ -20,7 +20,7 @@ type Histogram struct {
 
 const (
 	growth = 1.05
-	// zero is the bucket of what is 0 or less.
+	// zero is the bucket of figures that are 0 or less.
 	zero = -1
 	// maxBucket is that of the largest int64: log(2^63) / log(1.05) is 895.03.
 	maxBucket = 896
@@ -79,7 +79,7 @@ func (h Histogram) String() string {
 	return string(text)
 }
 
-// Count returns how many figures there are.
+// Count returns the number of figures.
 func (h Histogram) Count() (all int64) {
 	for _, figures := range h.counts {
 		all += figures
@@ -87,8 +87,8 @@ func (h Histogram) Count() (all int64) {
 	return all
 }
 
-// Quantile returns what a share of the figures does not exceed, 0 if there are none. Quantile(0.95) is the 95th
-// percentile.
+// Quantile returns the figure that a share of the figures does not exceed, 0 if there are none. Quantile(0.95) is the
+// 95th percentile.
 func (h Histogram) Quantile(share float64) int64 {
 	rank := int64(math.Ceil(share * float64(h.Count())))
 	for i, figures := range h.counts {
@@ -124,8 +124,8 @@ func (l List) String() string {
 	return strings.Join(texts, ";")
 }
 
-// Merge counts all figures of another list, in the form that String gives it. It leaves out histograms that it has none
-// for.
+// Merge counts all figures of another list, in the form that String gives it. If the other list is longer, it leaves
+// out the histograms at its end.
 func (l List) Merge(text string) {
 	i := 0
 	for part := range strings.SplitSeq(text, ";") {

@@ -66,7 +66,8 @@ func TestAListIsKeptAsOneText(t *testing.T) {
 	again.Merge(first.String())
 	again.Merge(first.String() + ";9:9;nonsense")
 	again.Merge("")
-	if again[0].Count() != 2 || again[1].Count() != 0 || again[2].Count() != 2 || again[0].Quantile(0.5) != first[0].Quantile(0.5) {
+	if again[0].Count() != 2 || again[1].Count() != 0 || again[2].Count() != 2 ||
+		again[0].Quantile(0.5) != first[0].Quantile(0.5) {
 		t.Errorf("%q and twice as much is %q", first, again)
 	}
 }

@@ -88,7 +88,8 @@ func vacuum(t *testing.T, at, to string) {
 
 func dump(t *testing.T, at, to string) {
 	t.Helper()
-	database.Client(t, to, database.Client(t, at, "", "pg_dump", "--no-owner"), "psql", "--quiet", "--set", "ON_ERROR_STOP=1")
+	database.Client(t, to, database.Client(t, at, "", "pg_dump", "--no-owner"), "psql", "--quiet", "--set",
+		"ON_ERROR_STOP=1")
 }
 
 func TestThePageHasAllColumns(t *testing.T) {
@@ -101,8 +102,9 @@ func TestThePageHasAllColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	rows, err := db.QueryContext(t.Context(), "SELECT m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c "+
-		"WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name <> 'goose_db_version'")
+	rows, err := db.QueryContext(t.Context(),
+		"SELECT m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c "+
+			"WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name <> 'goose_db_version'")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,10 @@ type Gap struct {
 const (
 	// GapStopped: no ledger ran.
 	GapStopped = "Stopped"
-	// GapClockSetBack: the clock was earlier than when a ledger last ran, so how long it did not run is not known; the
+	// GapClockSetBack: the clock was earlier than at the last run of a ledger, so the length of the gap is not known; the
 	// times are the two that were read.
 	GapClockSetBack = "ClockSetBack"
-	// GapOverflow: the database was away, or its disk full, for longer than could be remembered.
+	// GapOverflow: the database was away, or its disk full, for so long that more reports came than are remembered.
 	GapOverflow = "Overflow"
 )
 
@@ -75,7 +75,7 @@ func (l *Ledger) Gaps(ctx context.Context, filter Filter) ([]Gap, error) {
 	return gaps, nil
 }
 
-// Beat writes that the ledger of a cluster looks, at a moment.
+// Beat writes the heartbeat: the ledger of a cluster looks at this moment.
 func (l *Ledger) Beat(ctx context.Context, cluster string, now time.Time) error {
 	_, err := l.db.ExecContext(ctx,
 		"INSERT INTO heartbeats (cluster, at) VALUES ($1, $2) ON CONFLICT (cluster) DO UPDATE SET at = excluded.at",
@@ -83,8 +83,8 @@ func (l *Ledger) Beat(ctx context.Context, cluster string, now time.Time) error 
 	return err
 }
 
-// gapGrace is how long nobody may have looked without a gap: ten seconds pass between two heartbeats, and a busy
-// database may be late.
+// A time in which nobody looked is a gap if it is longer than gapGrace: ten seconds pass between two heartbeats, and a
+// busy database may be late.
 const gapGrace = 30 * time.Second
 
 // Begin writes the gap since the ledger of a cluster last looked, if there is one, and the first heartbeat. It returns

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Job is what is known of a job and the runner that had it. A zero time, an empty text and a nil number stand for what
-// nobody knows.
+// Job has the known facts about a job and the runner that had it. A zero time, an empty text or a nil number is not
+// known.
 type Job struct {
 	RunnerUID string `json:"runnerUID"`
 	// Cluster tells the clusters apart that share a database.
@@ -20,11 +20,12 @@ type Job struct {
 	Set       string `json:"set"`
 	// Runner is the name of the runner and its pod.
 	Runner string `json:"runner"`
-	// At is when the job started or, if that is not known, when its runner was created. Jobs are ordered and kept by
-	// it.
+	// At is the start of the job or, if that is not known, the creation of its runner. Jobs are ordered by it, and kept
+	// for the retention from it on.
 	At time.Time `json:"at"`
 
-	// Repository is OWNER/REPO, Workflow OWNER/REPO/PATH of the workflow's file, Ref where the run has taken it from.
+	// Repository is OWNER/REPO, Workflow OWNER/REPO/PATH of the workflow's file, and Ref the ref that the run has taken
+	// the file from.
 	Repository string `json:"repository,omitempty"`
 	Workflow   string `json:"workflow,omitempty"`
 	Ref        string `json:"ref,omitempty"`
@@ -50,13 +51,13 @@ type Job struct {
 	// said anything.
 	Result    string `json:"result,omitempty"`
 	LostCause string `json:"lostCause,omitempty"`
-	// Rerun is how far the rerun of the lost job is: Wanted, Asked, Done or GivenUp.
+	// Rerun is the state of the lost job's rerun: Wanted, Asked, Done or GivenUp.
 	Rerun string `json:"rerun,omitempty"`
 
 	Node     string `json:"node,omitempty"`
 	NodeType string `json:"nodeType,omitempty"`
 
-	// CPURequestMillis and MemoryRequestBytes are what the pod requests; MemoryLimitBytes and what follows are about
+	// CPURequestMillis and MemoryRequestBytes are the pod's requests; MemoryLimitBytes and the fields after it are about
 	// the runner's container.
 	CPURequestMillis   *int64 `json:"cpuRequestMillis,omitempty"`
 	MemoryRequestBytes *int64 `json:"memoryRequestBytes,omitempty"`
@@ -71,8 +72,8 @@ type Job struct {
 // ResultUnknown is the result of a job whose runner was gone before GitHub had reported one.
 const ResultUnknown = "Unknown"
 
-// RunTime returns how long the job ran, 0 if that is not known. Clocks differ, so a job may seem to have ended before
-// it began.
+// RunTime returns the time from the job's start to its end, 0 if that is not known. Clocks differ, so a job may seem to
+// have ended before it began.
 func (j *Job) RunTime() time.Duration {
 	if j.Started.IsZero() || j.Finished.IsZero() {
 		return 0
@@ -80,7 +81,7 @@ func (j *Job) RunTime() time.Duration {
 	return max(0, j.Finished.Sub(j.Started))
 }
 
-// CPUAverageMillis returns how many thousandths of a CPU the job used on average, nil if that is not known.
+// CPUAverageMillis returns the thousandths of a CPU that the job used on average, nil if they are not known.
 func (j *Job) CPUAverageMillis() *int64 {
 	seconds := int64(j.RunTime().Seconds())
 	if j.CPUMicroseconds == nil || seconds == 0 {
@@ -89,8 +90,8 @@ func (j *Job) CPUAverageMillis() *int64 {
 	return new(*j.CPUMicroseconds / 1000 / seconds)
 }
 
-// ThrottledPercent returns in how many percent of the time in which it was at work the job was held back by its CPU
-// limit, nil if that is not known.
+// ThrottledPercent returns the part of its working time, in percent, in which the job was held back by its CPU limit,
+// nil if that is not known.
 func (j *Job) ThrottledPercent() *int64 {
 	if j.ThrottledPeriods == nil || j.CPUPeriods == nil || *j.CPUPeriods == 0 {
 		return nil
@@ -98,13 +99,13 @@ func (j *Job) ThrottledPercent() *int64 {
 	return new(min(100, *j.ThrottledPeriods/max(1, *j.CPUPeriods/100)))
 }
 
-// merge is how two reports about a job become one. Each rule gives the same whichever report comes first, as long as a
-// fact that never changes in the cluster is reported the same by both.
+// merge is a rule by which two reports about a job become one. Each rule gives the same result whichever report comes
+// first, as long as both report the same of a fact that never changes in the cluster.
 type merge string
 
 // The rules. %[1]s stands for the column.
 const (
-	// firstKnown is for what never changes once it is known.
+	// firstKnown is for facts that never change after they are known.
 	firstKnown merge = "COALESCE(jobs.%[1]s, excluded.%[1]s)"
 	firstText  merge = "CASE WHEN jobs.%[1]s = '' THEN excluded.%[1]s ELSE jobs.%[1]s END"
 	// largest is for times of the latest of a runner's pods, and for figures that grow.
@@ -112,7 +113,7 @@ const (
 	// ofLatestPod is for facts about the latest of a runner's pods.
 	ofLatestPod merge = "CASE WHEN excluded.%[1]s <> '' AND (jobs.placed IS NULL OR excluded.placed >= jobs.placed) " +
 		"THEN excluded.%[1]s ELSE jobs.%[1]s END"
-	// realResult: GitHub's word counts more than that nobody has heard it.
+	// realResult: GitHub's result counts more than none, and more than Unknown.
 	realResult merge = "CASE WHEN jobs.%[1]s IN ('', '" + ResultUnknown +
 		"') AND excluded.%[1]s <> '' THEN excluded.%[1]s ELSE jobs.%[1]s END"
 	// furthest: Wanted, Asked, and at last Done or GivenUp.
@@ -169,7 +170,7 @@ var columns = []column{
 	{"oom_kills", largest, func(j *Job) any { return &j.OOMKills }},
 }
 
-// value returns what a field is in the database.
+// value returns the value of a field in the database.
 func value(field any) any {
 	switch f := field.(type) {
 	case *string:
@@ -215,7 +216,7 @@ func scanJob(rows *sql.Rows) (Job, error) {
 	return job, nil
 }
 
-// Fill returns a report with what only an earlier one about the same job knows.
+// Fill returns a report with those facts added that only an earlier report about the same job knows.
 func Fill(newer, earlier Job) Job {
 	for i := range columns {
 		known, was := columns[i].field(&newer), columns[i].field(&earlier)
@@ -245,7 +246,7 @@ func Same(a, b Job) bool {
 	return true
 }
 
-// upsert writes a job, and makes it one row with what was written before.
+// upsert writes a job, and merges it with the row that was written before.
 var upsert = func() string {
 	names, places, merges := make([]string, len(columns)), make([]string, len(columns)), []string{}
 	for i, column := range columns {
@@ -258,7 +259,7 @@ var upsert = func() string {
 		") ON CONFLICT (runner_uid) DO UPDATE SET " + strings.Join(merges, ", ") + " RETURNING finished"
 }()
 
-// Put writes what is known of jobs, all of it or nothing. Jobs without a runner's UID or a time are not written.
+// Put writes jobs, all of them or none. Jobs without a runner's UID or a time are left out.
 func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -312,8 +313,8 @@ func (l *Ledger) Running(ctx context.Context, cluster, namespace string) (uids [
 	return uids, err
 }
 
-// Gone writes that runners are gone whose jobs have not finished as far as the ledger knows: how they ended will never
-// be known.
+// Gone writes that runners are gone whose jobs have not finished as far as the ledger knows: the results of these jobs
+// will never be known.
 func (l *Ledger) Gone(ctx context.Context, uids []string, at time.Time) error {
 	return l.transaction(ctx, func(tx *sql.Tx) error {
 		stale := map[int64]bool{}

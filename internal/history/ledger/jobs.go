@@ -16,14 +16,14 @@ const MaxJobs = 1000
 // Page is a part of the jobs that a filter chooses, the youngest first.
 type Page struct {
 	Jobs []Job `json:"jobs"`
-	// Next is where the next page begins, empty if this is the last.
+	// Next is the place at which the next page begins, empty if this is the last page.
 	Next string `json:"next,omitempty"`
 	// LookedTo is the time of the last job that was looked at, if the page ends there without being full.
 	LookedTo time.Time `json:"lookedTo,omitzero"`
 }
 
-// maxLookedAt bounds the jobs that a page looks at if no index leads to what the filter chooses: 20,000 take 50 ms, and a
-// million would take seconds.
+// maxLookedAt bounds the jobs that a page looks at if no index leads to those that the filter chooses: 20,000 take 50
+// ms, and a million would take seconds.
 const maxLookedAt = 20_000
 
 // Jobs returns the jobs that a filter chooses, the youngest first.
@@ -102,9 +102,9 @@ func (q *query) beside(place, side string) error {
 	return nil
 }
 
-// edge returns the place and time of the last job that a page looks at, and has the filter begin then: SQLite uses this
-// bound of an index, and not that of a row of values. It returns nothing if there are less than maxLookedAt, or an index
-// leads to those that the filter chooses.
+// edge returns the place and time of the last job that a page looks at, and has the filter begin at that time: SQLite
+// uses the bound of a single column of an index, and not that of a row of values. It returns nothing if there are fewer
+// jobs than maxLookedAt, or if an index leads to those that the filter chooses.
 func (l *Ledger) edge(ctx context.Context, filter *Filter) (place string, at time.Time, err error) {
 	few := filter.RunnerUID+filter.Runner+filter.JobID+filter.LostCause != "" || filter.RunID != 0 ||
 		filter.Lost || filter.Running
@@ -141,7 +141,7 @@ func (l *Ledger) edge(ctx context.Context, filter *Filter) (place string, at tim
 	return place, at, nil
 }
 
-// ErrNoJob says that the ledger has no job of a runner.
+// ErrNoJob reports that the ledger has no job of a runner.
 var ErrNoJob = errors.New("the ledger has no such job: it is kept for as long as history.retention says, and from " +
 	"when history was enabled")
 
@@ -160,7 +160,7 @@ func (l *Ledger) Job(ctx context.Context, runnerUID string) (Job, error) {
 	return page.Jobs[0], nil
 }
 
-// pattern returns what LIKE finds a text with, wherever it stands.
+// pattern returns the pattern with which LIKE finds a text at any place.
 func pattern(text string) string {
 	escaped := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(Clean(text)))
 	return "%" + escaped + "%"

@@ -217,7 +217,7 @@ func lookAt(t *testing.T, l *ledger.Ledger, filter ledger.Filter) (seen look, ne
 	return seen, page.Next
 }
 
-// TestARareJobIsFoundFurtherBack: a page looks at 20,000 jobs at most, and says how far it has looked.
+// TestARareJobIsFoundFurtherBack: a page looks at 20,000 jobs at most, and names the time up to which it has looked.
 func TestARareJobIsFoundFurtherBack(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
 		const all, lookedAt = 20_100, 20_000

@@ -1,7 +1,7 @@
 // Package ledger keeps what has become of jobs: one row for each, by the UID of its runner, for as long as its
-// retention says. Beside them are what scale sets looked like (samples), and the times in which nobody looked (gaps).
-// What many jobs come to is added up in periods, so that a question about a million jobs reads a few thousand rows.
-// Whatever is written may be written again, by two ledgers and in any order: a row's facts only become more.
+// retention says. Beside them are the states of scale sets over time (samples), and the times in which nobody looked
+// (gaps). Jobs are added up in periods, so that a question about a million jobs reads a few thousand rows. Anything may
+// be written again, by two ledgers and in any order: facts are only added to a row.
 package ledger
 
 import (
@@ -94,8 +94,7 @@ func (l *Ledger) rows(ctx context.Context, q *query, scan func(*sql.Rows) error)
 	return rows.Err()
 }
 
-// latest is the last second that fits any database and clock: in the year 3058. What is later was not written by a
-// clock.
+// latest is the last second that fits any database and clock: in the year 3058. A later time was not read from a clock.
 const latest = 1 << 35
 
 // seconds is a time in the database, NULL if it is zero.
@@ -119,9 +118,9 @@ func IsFinal(err error) bool {
 	return errors.As(err, &newer)
 }
 
-// Filter chooses jobs. What is empty chooses all.
+// Filter chooses jobs. An empty field chooses all.
 type Filter struct {
-	// From and To bound the time of jobs, To excluded: when they started (Jobs), or when they finished (Usage, Sizes).
+	// From and To bound the time of jobs, To excluded: their start (Jobs), or their end (Usage, Sizes).
 	From, To time.Time
 
 	Cluster, Namespace, Set    string
@@ -132,16 +131,16 @@ type Filter struct {
 	RunID                                                    int64
 	// Text is a part of the name of a job, its workflow, repository or runner, in upper or lower case.
 	Text string
-	// Lost chooses jobs that were lost, whatever to; Running those that have not finished.
+	// Lost chooses jobs that were lost, to any cause; Running those that have not finished.
 	Lost, Running bool
 
-	// Limit is how many jobs are returned at most: MaxJobs if it is 0 or more. After continues behind a page of them:
-	// its Next.
+	// At most Limit jobs are returned, and never more than MaxJobs, which 0 stands for. After is the Next of a page, and
+	// continues behind that page.
 	Limit int
 	After string
 }
 
-// FilterError says which part of a filter can't be understood.
+// FilterError names the part of a filter that can't be understood.
 type FilterError struct{ Field, Value, Want string }
 
 func (e *FilterError) Error() string {

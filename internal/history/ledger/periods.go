@@ -30,16 +30,16 @@ var spans = []int64{hour, day, week, 4 * week}
 // negative to differ from that of days.
 const daysOfSets = -day
 
-// kindOfJob is what jobs have in common that are added up.
+// kindOfJob has what is common to jobs that are added up together.
 type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
 
-// sums are what jobs come to. They are written in the order of numbers.
+// sums are those of the jobs of one kind. They are written in the order of numbers.
 type sums struct {
 	jobs, succeeded, failed, canceled, lost, measured int64
 	runSeconds                                        int64
 	// cpuRequested and cpuUsed are thousandths of a CPU times seconds, memoryRequested MiB times seconds.
 	cpuRequested, memoryRequested, cpuUsed int64
-	// waited is how many jobs have known waits, waits their seconds by phase, in the order of waitPhases.
+	// waited is the number of jobs with known waits; waits are their seconds by phase, in the order of waitPhases.
 	waited int64
 	waits  [7]int64
 	// The largest requests.
@@ -65,8 +65,8 @@ func (s *sums) numbers() []*int64 {
 	return append(numbers, &s.cpuRequest, &s.memoryRequest)
 }
 
-// Limits of what is believed of one job: its own pod says what it requests, and sums must not overflow. They are beyond
-// the largest machines, and 35 days are the longest that GitHub lets a workflow run take.
+// Limits of the figures of one job: its own pod states its requests, and sums must not overflow. They are beyond the
+// largest machines, and 35 days are the longest that GitHub lets a workflow run take.
 const (
 	maxCPUMillis  = 10_000_000 // ten thousand CPUs
 	maxMemoryMiB  = 64 << 20   // 64 TiB
@@ -135,8 +135,8 @@ func (s *sums) count(job *Job) {
 	}
 }
 
-// AddUp adds up the periods whose jobs have changed since it last did, also those that are not over. Until then questions
-// about many jobs have their former answers.
+// AddUp adds up the periods whose jobs have changed since the last AddUp, also periods that are not over. Until then
+// questions about many jobs have their former answers.
 func (l *Ledger) AddUp(ctx context.Context) error {
 	for i, span := range spans {
 		q := &query{}
@@ -161,7 +161,7 @@ func (l *Ledger) AddUp(ctx context.Context) error {
 	return nil
 }
 
-// markStale has the periods added up again in which jobs have finished at these times.
+// markStale marks the periods in which jobs have finished at these times, so that they are added up again.
 func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
 	periods := map[int64]bool{}
 	for at := range finished {
@@ -175,16 +175,16 @@ func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
 	return nil
 }
 
-// mark has a period added up. If it is marked already, whoever adds it up waits for the end of this transaction, and
-// then sees what it has written.
+// mark has a period added up. If the period is marked already, a ledger that is about to add it up waits for the end of
+// this transaction, and then sees what the transaction has written.
 func mark(ctx context.Context, tx *sql.Tx, span, started int64) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO stale_periods (span, started) VALUES ($1, $2) "+
 		"ON CONFLICT (span, started) DO UPDATE SET span = excluded.span", span, started)
 	return err
 }
 
-// addUp writes the sums of one period of the span with this index, and has the longer period added up that it is in.
-// Its own mark goes first, so that a job that another ledger writes meanwhile marks it again.
+// addUp writes the sums of one period of the span with this index, and marks the longer period that contains it. The
+// period's own mark goes first, so that a job that another ledger writes meanwhile marks it again.
 func addUp(ctx context.Context, tx *sql.Tx, i int, started int64) error {
 	span := spans[i]
 	if _, err := tx.ExecContext(ctx, "DELETE FROM stale_periods WHERE span = $1 AND started = $2", span,

@@ -7,16 +7,18 @@ import (
 )
 
 const (
-	// keepSamples is for a strip of the last day, in any time zone, and the day before to compare it with.
+	// Samples are kept for keepSamples: for a strip of the last day, in any time zone, and of the day before to compare it
+	// with.
 	keepSamples = 49 * time.Hour
-	// atATime is how many rows a statement deletes, so that no reader or writer waits long.
+	// A statement deletes atATime rows at most, so that no reader or writer waits long.
 	atATime = 5000
-	// pagesAtATime bounds how long giving back SQLite's free pages (4 KiB) holds up writing.
+	// pagesAtATime limits SQLite's free pages (4 KiB) that are given back in one step, and so the time in which nothing
+	// can be written.
 	pagesAtATime = 2000
 )
 
-// Expire deletes what is older than the retention, and gives space back. Jobs go by when they started, all else by when
-// it ended.
+// Expire deletes what is older than the retention, and gives space back. A job has the age of its start, gaps and
+// periods that of their end. Samples go after keepSamples.
 func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Duration) (deleted int64, err error) {
 	oldest := now.Add(-retention).Unix()
 	for _, table := range []struct {

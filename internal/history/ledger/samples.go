@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sample is what a scale set looked like from a moment on, until its next sample or a gap.
+// Sample is the state of a scale set from a moment on, until its next sample or a gap.
 type Sample struct {
 	Cluster   string    `json:"cluster"`
 	Namespace string    `json:"namespace"`
@@ -17,9 +17,9 @@ type Sample struct {
 	Running int64 `json:"running"`
 	Idle    int64 `json:"idle"`
 	Waiting int64 `json:"waiting"`
-	// EffectiveMax is how many runners were allowed, nil for no limit.
+	// EffectiveMax is the number of runners that were allowed, nil for no limit.
 	EffectiveMax *int64 `json:"effectiveMax,omitempty"`
-	// LimitedReason says in one word what kept the set from having more runners, empty if nothing did.
+	// LimitedReason is one word for what kept the set from having more runners, empty if nothing did.
 	LimitedReason string `json:"limitedReason,omitempty"`
 }
 
@@ -46,14 +46,14 @@ func (l *Ledger) PutSamples(ctx context.Context, samples []Sample) error {
 // MaxSamples bounds the answer of Samples: a set that changes each minute has 1,440 a day.
 const MaxSamples = 100_000
 
-// SampleInterval is how long a set that doesn't change goes without a sample, at most.
+// SampleInterval is the longest time without a sample of a set that doesn't change.
 const SampleInterval = time.Hour
 
 const selectSamples = "SELECT cluster, namespace, set_name, at, running, idle, waiting, effective_max, " +
 	"limited_reason FROM samples"
 
-// Samples returns the samples of the filter's sets and time, by set and time. The first of a set is older than the time
-// if there is one: it says what the set looked like when the time began.
+// Samples returns the samples of the filter's sets and time, by set and time. The first sample of a set is older than
+// the time, if there is such a sample: it has the state of the set at the beginning of the time.
 func (l *Ledger) Samples(ctx context.Context, filter Filter) ([]Sample, error) {
 	q := &query{}
 	q.add(selectSamples)
@@ -122,7 +122,7 @@ func (l *Ledger) samples(ctx context.Context, q *query) ([]Sample, error) {
 	return samples, nil
 }
 
-// Looks reports whether a set looks as it did in another sample.
+// Looks reports whether a set is in the same state as in another sample.
 func (s *Sample) Looks(as *Sample) bool {
 	sameMax := (s.EffectiveMax == nil) == (as.EffectiveMax == nil) &&
 		(s.EffectiveMax == nil || *s.EffectiveMax == *as.EffectiveMax)

@@ -12,10 +12,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/histogram"
 )
 
-// By is what usage is added up by.
+// By is a property of jobs by which their usage is added up.
 type By string
 
-// What usage can be added up by.
+// The properties by which usage can be added up.
 const (
 	BySet        By = "set"
 	ByRepository By = "repository"
@@ -30,7 +30,8 @@ var groups = map[By]string{
 	ByJob: "repository, workflow, job_name", ByDay: "started - started % 86400",
 }
 
-// Group is what jobs have in common that are added up. Those of its fields are set that it is added up by; Day for ByDay.
+// Group has what is common to jobs that are added up together. Only the fields by which they are added up are set; Day
+// for ByDay.
 type Group struct {
 	Cluster    string    `json:"cluster,omitempty"`
 	Namespace  string    `json:"namespace,omitempty"`
@@ -55,10 +56,10 @@ func (g *Group) scan(rows *sql.Rows, by By, more ...any) error {
 	return err
 }
 
-// Prices are what a CPU and a GiB of memory cost for an hour, in a currency that only the user knows.
+// Prices are those of a CPU and of a GiB of memory for an hour, in a currency that only the user knows.
 type Prices struct{ CPUHour, GiBHour float64 }
 
-// Usage is what jobs that have finished come to.
+// Usage is the sum of jobs that have finished.
 type Usage struct {
 	Group
 
@@ -68,26 +69,27 @@ type Usage struct {
 	Canceled  int64 `json:"canceled"`
 	Lost      int64 `json:"lost"`
 
-	// RunHours are from the start of jobs to their end. The requested hours are what their pods requested, times that.
+	// RunHours are from the start of jobs to their end. The requested hours are these hours times the requests of the
+	// pods.
 	RunHours           float64 `json:"runHours"`
 	CPUHoursRequested  float64 `json:"cpuHoursRequested"`
 	GiBHoursRequested  float64 `json:"gibHoursRequested"`
 	CPUHoursUsed       float64 `json:"cpuHoursUsed"`
 	JobsWithKnownUsage int64   `json:"jobsWithKnownUsage"`
 
-	// Waits is how many seconds jobs waited on average until they reached a phase, from the phase before;
-	// JobsWithKnownWait is of how many that is known.
+	// Waits has the seconds that jobs waited on average until they reached a phase, from the phase before;
+	// JobsWithKnownWait is the number of jobs of which that is known.
 	Waits             map[string]float64 `json:"waits,omitempty"`
 	JobsWithKnownWait int64              `json:"jobsWithKnownWait"`
 
-	// Cost is what was requested, by the prices of the call; 0 without prices.
+	// Cost is that of the requests, by the prices of the call; 0 without prices.
 	Cost float64 `json:"cost"`
 }
 
 // MaxGroups bounds the answers of Usage and Sizes; the largest are kept.
 const MaxGroups = 1000
 
-// UsageBy returns what the jobs come to that the filter chooses, the largest cost or run time first. From and To are
+// UsageBy returns the usage of the jobs that the filter chooses, the largest cost or run time first. From and To are
 // widened to whole hours.
 func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Prices) ([]Usage, error) {
 	group, known := groups[by]
@@ -154,8 +156,8 @@ func scanUsage(rows *sql.Rows, by By, prices Prices) (Usage, error) {
 	return u, nil
 }
 
-// periods begins a query of the periods that cover the filter's time: the longest that fit, and shorter ones at its ends.
-// Those for a question by day are no longer than that.
+// periods begins a query of the periods that cover the filter's time: the longest that fit, and shorter ones at its
+// ends. For a question by day no period is longer than a day.
 func periods(text string, filter *Filter, by By) *query {
 	q := &query{}
 	q.add(text)
@@ -208,7 +210,8 @@ func cover(from, to time.Time, spans []int64) (parts []part) {
 	return parts
 }
 
-// Size is what a job of a workflow uses of what it requests, by the figures that feedback.jobLog has left of its runs.
+// Size has the requests of a workflow's job, and what it uses of them by the figures that feedback.jobLog has left of
+// its runs.
 type Size struct {
 	Cluster    string `json:"cluster"`
 	Namespace  string `json:"namespace"`
@@ -217,7 +220,7 @@ type Size struct {
 	Workflow   string `json:"workflow"`
 	Name       string `json:"name"`
 
-	// Jobs is how many have finished, Measured of how many the use is known.
+	// Jobs is the number of jobs that have finished, Measured of those whose use is known.
 	Jobs     int64   `json:"jobs"`
 	Measured int64   `json:"measured"`
 	RunHours float64 `json:"runHours"`
@@ -231,8 +234,8 @@ type Size struct {
 	CPUAverageMillis *int64 `json:"cpuAverageMillisP95,omitempty"`
 	ThrottledPercent *int64 `json:"throttledPercentP95,omitempty"`
 
-	// Saving is what the time would have cost less with requests as large as those percentiles, by the prices of the
-	// call. It is negative for jobs that use more than they request, and 0 if nothing is known.
+	// With requests as large as those percentiles the same time would have cost less by Saving, by the prices of the call.
+	// Saving is negative for jobs that use more than they request, and 0 if nothing is known.
 	Saving float64 `json:"saving"`
 }
 

@@ -284,8 +284,8 @@ func TestSizesAreThePercentilesOfADaysAndHours(t *testing.T) {
 	})
 }
 
-// TestWaitsArePercentilesByPhase: the figures of days and hours, by hand. Of 100 jobs that began an hour after each other
-// number N waited N seconds longer for its node than those of the fixture.
+// TestWaitsArePercentilesByPhase: the figures of days and hours, by hand. Of 100 jobs that began an hour after each
+// other number N waited N seconds longer for its node than those of the fixture.
 func TestWaitsArePercentilesByPhase(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
 		var many []ledger.Job

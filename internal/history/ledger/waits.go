@@ -21,7 +21,7 @@ var waitPhases = [...]string{"assigned", "created", "registered", "placed", "ima
 // WholeWait stands in the place of a phase for all of them together.
 const WholeWait = "all"
 
-// Waits returns how the job's wait was spent, nothing if nobody knows when it began.
+// Waits returns the phases of the job's wait, nothing if its beginning is not known.
 func (j *Job) Waits() []phases.Wait {
 	at := func(t time.Time) *metav1.Time {
 		if t.IsZero() {
@@ -36,24 +36,25 @@ func (j *Job) Waits() []phases.Wait {
 	})
 }
 
-// newWaitTimes returns how often jobs waited for how many seconds: for each phase, in the order of waitPhases, and in all.
+// newWaitTimes returns the histograms of the seconds that jobs waited: one for each phase, in the order of waitPhases,
+// and one for the whole wait.
 func newWaitTimes() histogram.List { return histogram.NewList(len(waitPhases) + 1) }
 
-// Wait is how long jobs that have finished waited for one phase, from the phase before.
+// Wait has the times that jobs which have finished waited for one phase, from the phase before.
 type Wait struct {
 	Group
 
 	// Phase is the phase that they waited for, or WholeWait.
 	Phase string `json:"phase"`
-	// Jobs is of how many that is known.
+	// Jobs is the number of jobs of which that is known.
 	Jobs int64 `json:"jobs"`
 	// Half of the jobs, and 95 of 100, waited no longer than these: at most 5 % too large.
 	P50Seconds int64 `json:"secondsP50"`
 	P95Seconds int64 `json:"secondsP95"`
 }
 
-// WaitsBy returns how long the jobs waited that the filter chooses, for each phase and in all: those first whose
-// whole wait is longest. They are added up as usage is or, if by is empty, all together.
+// WaitsBy returns the waits of the jobs that the filter chooses, for each phase and in all: the groups with the longest
+// whole wait first. Jobs are added up as for usage or, if by is empty, all together.
 func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, error) {
 	group, known := groups[by]
 	if !known && by != "" {

@@ -15,15 +15,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
-// pageOfJobs is how many jobs are on a page, at about 1 KB each.
+// pageOfJobs is the number of jobs on a page, at about 1 KB each.
 const pageOfJobs = 50
 
-// jobsPage is what the page of jobs shows.
+// jobsPage has the content of the page of jobs.
 type jobsPage struct {
 	Jobs []ledger.Job
 	// Next leads to the next page, First to the youngest jobs; empty if that is this page.
 	Next, First string
-	// LookedTo says that jobs before it were not looked at; zero if all were or the page is full.
+	// Jobs before LookedTo were not looked at; zero if all were or the page is full.
 	LookedTo time.Time
 	Gaps     gapList
 	Tables   []link.Table
@@ -43,9 +43,10 @@ func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page := jobsPage{Jobs: found.Jobs, LookedTo: found.LookedTo, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
-		link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
-	}}
+	page := jobsPage{Jobs: found.Jobs, LookedTo: found.LookedTo, Gaps: listGaps(gaps), Query: r.query,
+		Tables: []link.Table{
+			link.ToTable("jobs", "Jobs", r.query), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+		}}
 	if found.Next != "" {
 		page.Next = link.To("jobs", r.query, "after", found.Next)
 	}
@@ -55,7 +56,7 @@ func jobs(ctx context.Context, p *pages, r *request) (answer, error) {
 	return answer{Title: "Jobs", Main: page}, nil
 }
 
-// jobPage is what the page of one job shows.
+// jobPage has the content of the page of one job.
 type jobPage struct {
 	ledger.Job
 	Outcome words.Outcome
@@ -63,11 +64,11 @@ type jobPage struct {
 	Rerun   string
 	Parts   []picture.Part
 	Slowest string
-	// Waited is the whole wait, empty if nobody knows when it began.
+	// Waited is the whole wait, empty if its beginning is not known.
 	Waited   string
 	SetLink  string
 	Attempts []ledger.Job
-	// Run leads to GitHub, and is empty if nobody knows where that is.
+	// Run leads to GitHub, and is empty if GitHub's address is not known.
 	Run       string
 	Commands  []string
 	CPU       *int64
@@ -80,7 +81,7 @@ type jobPage struct {
 // shownAttempts bounds the other jobs that have a job's name and run.
 const shownAttempts = 20
 
-// reruns say how far the rerun of a lost job is.
+// reruns are sentences for the states of a lost job's rerun.
 var reruns = map[string]string{
 	"Wanted":  "It is run again when the workflow run has ended.",
 	"Asked":   "GitHub was asked to run it again.",
@@ -128,7 +129,7 @@ func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
 // repositoryName matches OWNER/REPO.
 var repositoryName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_]*/[-A-Za-z0-9._]+$`)
 
-// runAddress returns where GitHub shows the job's run, empty if that is not known.
+// runAddress returns the address at which GitHub shows the job's run, empty if it is not known.
 func runAddress(github string, job *ledger.Job) string {
 	if github == "" || job.RunID == nil || !repositoryName.MatchString(job.Repository) {
 		return ""
@@ -140,7 +141,7 @@ func runAddress(github string, job *ledger.Job) string {
 	return run
 }
 
-// jobCommands return what tells more of a job as long as its runner is there.
+// jobCommands returns commands that tell more of a job as long as its runner exists.
 func jobCommands(job *ledger.Job) (commands []string) {
 	if !objectName.MatchString(job.Namespace) || !objectName.MatchString(job.Runner) {
 		return nil

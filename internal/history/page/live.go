@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// keepAlive is more often than proxies end a connection on which nothing is said.
+	// keepAlive is less than the time after which proxies end a connection without traffic.
 	keepAlive = 15 * time.Second
-	// slowClientTimeout bounds how long an event may take to arrive.
+	// An event may take slowClientTimeout to arrive.
 	slowClientTimeout = 30 * time.Second
 )
 
-// follow sends what is on a page as a server-sent event, whenever that has changed, until the browser goes. A page of
-// which no more can be followed stays as it is, and says so.
+// follow sends the content of a page as a server-sent event, whenever it has changed, until the browser goes. If too
+// many pages are followed, the browser is told so, and its page stays as it is.
 func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	select {
 	case p.live <- struct{}{}:
@@ -72,7 +72,7 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	}
 }
 
-// content returns what is on a page at a moment.
+// content returns the content of a page at a moment.
 func (p *pages) content(r *http.Request, k *kind, now time.Time) ([]byte, error) {
 	request, _, err := k.request(r, now)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package page shows people what the ledger knows, in a browser: scale sets and what limits them, jobs and what became of
-// them, who used how much. A page is made here and complete as it comes; a script has it made again while somebody
-// looks, and can be left out. The time and the filter are in the address. Whatever others have named is escaped, cut and
+// Package page shows people what the ledger knows, in a browser: scale sets and what limits them, jobs and what became
+// of them, usage and its cost. A page is made here and complete as it comes; a script has it made again while somebody
+// looks, and can be left out. The time and the filter are in the address. Texts of others are escaped, cut and
 // printable; no page has more rows than fit 200 KB, and none asks the ledger for more.
 //
 //	address ─▶ question ─▶ ledger ─▶ rows and pictures (pure) ─▶ template
@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// maxRequests is how many pages are made at a time, and maxLive how many are kept up to date: each is made again
+	// At most maxRequests pages are made at a time, and at most maxLive are kept up to date: each of those is made again
 	// every few seconds.
 	maxRequests = 8
 	maxLive     = 32
@@ -47,7 +47,7 @@ type Cluster interface {
 	GitHub(namespace, set string) string
 }
 
-// Options are what pages are made of.
+// Options have what pages are made of.
 type Options struct {
 	Ledger *ledger.Ledger
 	Prices ledger.Prices
@@ -73,11 +73,11 @@ type pages struct {
 // kind is one of the pages.
 type kind struct {
 	template string
-	// from is the time that it shows if the address has none; empty: all.
+	// from is the time that it shows if the address has none; empty: all times.
 	from string
 	// fields are the filters that its form has.
 	fields []string
-	// every is how often it is made again while somebody looks.
+	// every is the interval at which it is made again while somebody looks.
 	every time.Duration
 	read  func(context.Context, *pages, *request) (answer, error)
 }
@@ -91,7 +91,7 @@ var kinds = map[string]kind{
 	"/usage": {"usage", "7d", []string{"namespace", "set", "repository", "workflow"}, 30 * time.Second, usage},
 }
 
-// Handler returns the pages, with what they need beside them.
+// Handler returns the pages, and the files that they need.
 func Handler(options Options) http.Handler {
 	p := &pages{Options: options, templates: map[string]*template.Template{}, version: version(),
 		slots: make(chan struct{}, maxRequests), live: make(chan struct{}, maxLive)}
@@ -127,7 +127,7 @@ func Handler(options Options) http.Handler {
 	return secured(mux)
 }
 
-// version tells one version of the files from another.
+// version returns a text that differs between versions of the files.
 func version() string {
 	hash := sha256.New()
 	for _, name := range []string{"style.css", "live.js", "icon.svg"} {
@@ -157,7 +157,7 @@ func secured(pages http.Handler) http.Handler {
 	})
 }
 
-// request is what an address asks for.
+// request has what an address asks for.
 type request struct {
 	question.Question
 	// query is the address's own, without what is empty.
@@ -167,7 +167,7 @@ type request struct {
 	window picture.Window
 }
 
-// request reads an address. It returns false if the address has something that says nothing, as forms leave it.
+// request reads an address. It returns false if the address has empty parts, as forms leave them.
 func (k *kind) request(r *http.Request, now time.Time) (*request, bool, error) {
 	asked, clean := url.Values{}, true
 	for name, values := range r.URL.Query() {
@@ -196,7 +196,7 @@ func (k *kind) request(r *http.Request, now time.Time) (*request, bool, error) {
 	return &request{parsed, asked, now, shown}, clean, err
 }
 
-// serve answers with a page or, if a script asks, with what is on it whenever that has changed.
+// serve answers with a page or, if a script asks, with the content of the page whenever it has changed.
 func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 	if r.Header.Get("Accept") == "text/event-stream" {
 		p.follow(w, r, k)
@@ -237,7 +237,7 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 
 var errBusy = errors.New("too many pages are being made at this moment; ask again in a second")
 
-// make returns a page, or what one of its templates has.
+// make returns a page, or the part of it that one of its templates makes.
 func (p *pages) make(ctx context.Context, k *kind, r *request, part string) ([]byte, error) {
 	waits, stop := context.WithTimeout(ctx, slotTimeout)
 	defer stop()

@@ -26,7 +26,7 @@ import (
 	"github.com/harrier-ci/harrier/test/database"
 )
 
-// noon is when the invented day ends.
+// noon is the end of the invented day.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // site is the pages with their ledger and clock.
@@ -114,7 +114,8 @@ func (s site) get(t *testing.T, path string) (*http.Response, string) {
 // all are pages of each kind.
 var all = []string{
 	"/", "/?from=2d&namespace=research", "/set?cluster=" + pagetest.Name + "&namespace=team-web&set=linux",
-	"/set?namespace=research&set=gpu", "/set?namespace=research&set=gone", "/jobs", "/jobs?from=7d&text=test&result=failed",
+	"/set?namespace=research&set=gpu", "/set?namespace=research&set=gone", "/jobs",
+	"/jobs?from=7d&text=test&result=failed",
 	"/jobs?lostCause=NodeLost", "/job?runnerUID=" + pagetest.Lost, "/job?runnerUID=" + pagetest.Harmful, "/usage",
 	"/usage?by=job", "/usage?by=workflow", "/usage?by=set", "/usage?by=day&from=30d",
 }
@@ -139,7 +140,8 @@ func TestPeoplesQuestionsAreAnswered(t *testing.T) {
 			// What is it short of, and whose step is next?
 			"for its labels pool gpu", "nvidia.com/gpu 1", "What to do add nodes, or make the template ask for less",
 			"the cluster's administrator",
-			"Half of the jobs", "4 node", "the pod had a node: room, quota, requests", "5 image", "image, volumes and network were there"},
+			"Half of the jobs", "4 node", "the pod had a node: room, quota, requests", "5 image",
+			"image, volumes and network were there"},
 		"/set?cluster=" + pagetest.Name + "&namespace=team-web&set=linux": {"test (node 24) acme/web 19200000001",
 			"limited by MaxRunnersReached", "NodeLost 1 deploy", "The node was shut down"},
 		// What happened to the job?
@@ -241,9 +243,10 @@ func TestNoLoadIsLarge(t *testing.T) {
 	for i := range 210 {
 		at := noon.Add(-time.Duration(i) * 5 * time.Minute)
 		many = append(many, ledger.Job{
-			RunnerUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Cluster: pagetest.Name, Namespace: "team-web", Set: "linux",
-			Runner: fmt.Sprintf("linux-%d-%s", i, long[:50]), At: at, Started: at, Finished: at.Add(time.Hour), Result: "failed",
-			LostCause: "Evicted", Repository: long[:i%9] + "/" + long, Workflow: long[:i%7] + long, Name: long[:i%5] + "&" + long,
+			RunnerUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Cluster: pagetest.Name, Namespace: "team-web",
+			Set: "linux", Runner: fmt.Sprintf("linux-%d-%s", i, long[:50]), At: at, Started: at,
+			Finished: at.Add(time.Hour), Result: "failed", LostCause: "Evicted",
+			Repository: long[:i%9] + "/" + long, Workflow: long[:i%7] + long, Name: long[:i%5] + "&" + long,
 			Node: long[:60], Created: at.Add(-time.Minute), Queued: at.Add(-time.Minute), PeakMemoryBytes: new(int64(1 << 30)),
 			RunID: new(int64(7)),
 		})

@@ -28,10 +28,10 @@ type setRow struct {
 	Link   string
 }
 
-// maxSets is how many scale sets are shown, at about 1.5 KB each; those with most waiting jobs come first.
+// At most maxSets scale sets are shown, at about 1.5 KB each; those with most waiting jobs come first.
 const maxSets = 50
 
-// overviewPage is what the first page shows.
+// overviewPage has the content of the first page.
 type overviewPage struct {
 	Sets             []setRow
 	All, NotShown    int
@@ -45,11 +45,11 @@ type overviewPage struct {
 	Strips           string
 }
 
-// sampleSlack is how much later than due a set's sample may be; questions for samples look ledger.SampleInterval further
-// back by themselves. A set without any is gone, or nobody looks.
+// A set's sample may be late by sampleSlack; questions for samples look ledger.SampleInterval further back by
+// themselves. A set without any sample is gone, or nobody looks.
 const sampleSlack = 5 * time.Minute
 
-// sampledWindow is the part of a time that samples are kept of.
+// sampledWindow returns the part of the request's time for which samples are kept.
 func sampledWindow(r *request) picture.Window {
 	const kept = 48 * time.Hour
 	w := r.window
@@ -104,8 +104,8 @@ func overview(ctx context.Context, p *pages, r *request) (answer, error) {
 		page.Sets = append(page.Sets, setRow{Sample: *s, Link: link.ToSet(s.Cluster, s.Namespace, s.Set, r.query)})
 	}
 	slices.SortStableFunc(page.Sets, func(a, b setRow) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Set, b.Set),
-			cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Set, b.Set), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	if page.All = len(page.Sets); page.All > maxSets {
 		page.Sets, page.NotShown = page.Sets[:maxSets], page.All-maxSets
@@ -123,7 +123,7 @@ func limitedFirst(a, b *setRow) int {
 	return 1
 }
 
-// addStrips adds to each set how it looked over time, and what its jobs came to.
+// addStrips adds to each set a picture of its samples over time, and the usage of its jobs.
 func (p *pages) addStrips(
 	ctx context.Context, r *request, rows []setRow, used []ledger.Usage, gaps []ledger.Gap,
 ) error {
@@ -154,14 +154,14 @@ func gapsOf(gaps []ledger.Gap, cluster string) (of []ledger.Gap) {
 	return of
 }
 
-// causeRow is how often jobs were lost to a cause.
+// causeRow has the number of jobs that were lost to a cause.
 type causeRow struct {
 	Cause, Meaning, Link string
 	Jobs                 int
 	Last                 ledger.Job
 }
 
-// setPage is what the page of one scale set shows.
+// setPage has the content of the page of one scale set.
 type setPage struct {
 	setRow
 	Limit    *limit
@@ -169,7 +169,7 @@ type setPage struct {
 	Here     bool
 	Waits    picture.Waits
 	Timeline picture.Timeline
-	// Drawn is when the timeline begins if more jobs started than it shows.
+	// Drawn is the begin of the timeline if more jobs started than it shows.
 	Drawn time.Time
 	Jobs  []ledger.Job
 	// More leads to all jobs, and is empty if they are all shown.
@@ -184,9 +184,10 @@ type setPage struct {
 
 // limit is what keeps a scale set from running more jobs.
 type limit struct {
-	// Message says what was found, empty if only the word is known; Fix what to do about it, and Who does that.
+	// Reason is one word; Message explains it, and is empty if only the word is known. Fix is what to do about it, and Who
+	// does it.
 	Reason, Message, Fix, Who string
-	// Requests and Labels are what the pod that has waited for a node longest asks of one.
+	// Requests and Labels are what a node must have for the pod that has waited for one longest.
 	Requests, Labels []watch.Need
 }
 
@@ -198,8 +199,8 @@ var setByHand = map[string]string{
 	v1alpha1.ReasonDrained:        "have it take jobs again with kubectl harrier resume",
 }
 
-// limitOf returns what limits a set: what the doctor says now or, of another cluster or a time that is over, what the word
-// in the ledger means.
+// limitOf returns what limits a set: the doctor's finding of now or, for another cluster or a time that is over, the
+// meaning of the word in the ledger.
 func limitOf(page *setPage) *limit {
 	l := limit{Reason: page.LimitedReason}
 	switch found := page.Now.Limit; {
@@ -284,16 +285,18 @@ func oneSet(ctx context.Context, p *pages, r *request) (answer, error) {
 	page.Causes = countCauses(lost.Jobs, r.query)
 	page.Failed = link.To("jobs", r.query, "result", "failed")
 	page.Commands = setCommands(page.Namespace, page.Set)
-	page.Tables = []link.Table{link.ToTable("jobs", "Jobs", r.query), link.ToTable("samples", "The scale set over time", r.query),
+	page.Tables = []link.Table{link.ToTable("jobs", "Jobs", r.query),
+		link.ToTable("samples", "The scale set over time", r.query),
 		link.ToTable("usage", "What its jobs come to", r.query, "by", "set"),
-		link.ToTable("waits", "What its jobs waited for", r.query, "by", "set"), link.ToTable("gaps", "Gaps", link.Within(r.query))}
+		link.ToTable("waits", "What its jobs waited for", r.query, "by", "set"),
+		link.ToTable("gaps", "Gaps", link.Within(r.query))}
 	return answer{words.Foreign(page.Set), []link.Choice{
 		{Text: "Scale sets", Link: link.To("overview", link.Within(r.query))},
 		{Text: words.Foreign(page.Namespace), Link: link.To("overview", link.Within(r.query), "namespace", page.Namespace)},
 	}, page}, nil
 }
 
-// addNow adds what the set looks like, and what it waits for if it is in the cluster of this ledger.
+// addNow adds the state of the set and, if the set is in the cluster of this ledger, what it waits for.
 func (p *pages) addNow(ctx context.Context, r *request, page *setPage) error {
 	samples, err := p.Ledger.Samples(ctx, ledger.Filter{Cluster: page.Cluster, Namespace: page.Namespace, Set: page.Set,
 		From: r.window.To.Add(-sampleSlack), To: r.Filter.To})
@@ -311,7 +314,7 @@ func (p *pages) addNow(ctx context.Context, r *request, page *setPage) error {
 	return nil
 }
 
-// countCauses counts jobs by what they were lost to. They are ordered from the youngest.
+// countCauses counts jobs by the cause that they were lost to. The jobs are ordered from the youngest.
 func countCauses(lost []ledger.Job, query url.Values) (rows []causeRow) {
 	for i := range lost {
 		known := slices.IndexFunc(rows, func(row causeRow) bool { return row.Cause == lost[i].LostCause })
@@ -326,7 +329,7 @@ func countCauses(lost []ledger.Job, query url.Values) (rows []causeRow) {
 	return rows
 }
 
-// objectName matches what needs no quotes in a shell: names of Kubernetes' objects, and GitHub's ids of jobs.
+// objectName matches texts that need no quotes in a shell: names of Kubernetes' objects, and GitHub's ids of jobs.
 var objectName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?$`)
 
 func setCommands(namespace, set string) []string {

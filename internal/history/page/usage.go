@@ -18,24 +18,24 @@ const (
 	sizeRows  = 30
 )
 
-// usageRow is what jobs came to, with a name and where its jobs are listed.
+// usageRow is the usage of some jobs, with a name and the address at which these jobs are listed.
 type usageRow struct {
 	ledger.Usage
 	Of, Also, Link string
 }
 
-// sizeRow is what jobs use of what they request.
+// sizeRow has the requests of a job, and what it uses of them.
 type sizeRow struct {
 	ledger.Size
 	CPURequest, MemoryRequest *int64
 	Link                      string
 }
 
-// groupNames are what use is added up by.
-var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow", ledger.ByJob: "Job",
-	ledger.BySet: "Scale set", ledger.ByDay: "Day"}
+// groupNames are the names of the properties by which usage is added up.
+var groupNames = map[ledger.By]string{ledger.ByRepository: "Repository", ledger.ByWorkflow: "Workflow",
+	ledger.ByJob: "Job", ledger.BySet: "Scale set", ledger.ByDay: "Day"}
 
-// usagePage is what the page of cost and use shows.
+// usagePage has the content of the page of cost and use.
 type usagePage struct {
 	By       string
 	Choices  []link.Choice
@@ -71,11 +71,12 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	page := usagePage{By: groupNames[by], Unmeasured: true, Waits: waited, Gaps: listGaps(gaps), Query: r.query, Tables: []link.Table{
-		link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
-		link.ToTable("waits", "Waits by "+string(by), r.query, "by", string(by)),
-		link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
-	}}
+	page := usagePage{By: groupNames[by], Unmeasured: true, Waits: waited, Gaps: listGaps(gaps), Query: r.query,
+		Tables: []link.Table{
+			link.ToTable("usage", "Cost and use by "+string(by), r.query, "by", string(by)),
+			link.ToTable("waits", "Waits by "+string(by), r.query, "by", string(by)),
+			link.ToTable("sizes", "Requests and use", r.query, "by", ""), link.ToTable("gaps", "Gaps", link.Within(r.query)),
+		}}
 	for _, one := range []ledger.By{ledger.ByRepository, ledger.ByWorkflow, ledger.ByJob, ledger.BySet, ledger.ByDay} {
 		page.Choices = append(page.Choices, link.Choice{Text: groupNames[one], Chosen: one == by,
 			Link: link.To("usage", r.query, "by", string(one))})
@@ -103,7 +104,7 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 	return answer{Title: "Cost and use", Main: page}, nil
 }
 
-// positive returns nil for 0, which stands for what is not known in sums.
+// positive returns nil for 0, which in sums means that nothing is known.
 func positive(number int64) *int64 {
 	if number == 0 {
 		return nil
@@ -130,7 +131,8 @@ func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
 		narrowed = link.ToSet(used.Cluster, used.Namespace, used.Set, query)
 	case ledger.ByDay:
 		row.Of = used.Day.UTC().Format("2006-01-02")
-		narrowed = link.To("jobs", query, "by", "", "from", words.Machine(used.Day), "to", words.Machine(used.Day.AddDate(0, 0, 1)))
+		narrowed = link.To("jobs", query, "by", "", "from", words.Machine(used.Day),
+			"to", words.Machine(used.Day.AddDate(0, 0, 1)))
 	case ledger.ByRepository:
 		row.Of = used.Repository
 		narrowed = link.To("jobs", query, "by", "", "repository", used.Repository)

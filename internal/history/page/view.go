@@ -15,15 +15,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/page/words"
 )
 
-// answer is what a page says of its subject.
+// answer has the content of a page: title and main part.
 type answer struct {
 	Title string
-	// Above leads to what the page is a part of.
+	// Above leads to the pages above this one.
 	Above []link.Choice
 	Main  any
 }
 
-// view is what the layout shows: an answer, and the form that asks for it.
+// view has what the layout shows: an answer, and the form that asks for it.
 type view struct {
 	answer
 	Page, Version string
@@ -53,7 +53,7 @@ var hints = map[string]string{
 	"repository": "OWNER/REPO", "workflow": "OWNER/REPO/PATH", "text": "job, workflow, repository or runner",
 }
 
-// longestValue is how much of a filter a form repeats: nothing in the ledger is longer.
+// A form repeats longestValue bytes of a filter: nothing in the ledger is longer.
 const longestValue = 512
 
 func repeated(value string) string {
@@ -112,13 +112,13 @@ func choices(chosen string, values ...string) []link.Choice {
 	return all
 }
 
-// waits returns how long the jobs waited that a filter chooses.
+// waits returns the waits of the jobs that a filter chooses.
 func (p *pages) waits(ctx context.Context, filter ledger.Filter) (picture.Waits, error) {
 	found, err := p.Ledger.WaitsBy(ctx, "", filter)
 	return picture.WaitsOf(found), err
 }
 
-// shownGaps is how many gaps a page lists.
+// shownGaps is the number of gaps that a page lists.
 const shownGaps = 10
 
 // gapList are the times in which nobody looked, as far as they are listed.
@@ -133,9 +133,9 @@ func listGaps(gaps []ledger.Gap) gapList {
 }
 
 var functions = template.FuncMap{
-	"foreign": words.Foreign, "message": words.Message, "at": words.At, "machine": words.Machine, "took": words.Took, "amount": words.Amount,
-	"cores": words.Cores, "memory": words.Memory, "address": link.To, "within": link.Within, "slowest": words.Slowest, "whole": words.Whole,
-	"money": words.Money, "gapMeaning": words.GapMeaning,
+	"foreign": words.Foreign, "message": words.Message, "at": words.At, "machine": words.Machine, "took": words.Took,
+	"amount": words.Amount, "cores": words.Cores, "memory": words.Memory, "address": link.To, "within": link.Within,
+	"slowest": words.Slowest, "whole": words.Whole, "money": words.Money, "gapMeaning": words.GapMeaning,
 	"grouped": func(number any) string {
 		switch whole := number.(type) {
 		case int:

@@ -1,5 +1,5 @@
-// Package question reads from an address what is asked of the ledger: the time, the filter, what to add up by. The API
-// and the page for people ask alike, so that each table of the page is at the same address of the API.
+// Package question reads from an address what is asked of the ledger: the time, the filter, the property to add up by.
+// The API and the page for people ask alike, so that each table of the page is at the same address of the API.
 package question
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 )
 
-// Question is what an address asks for.
+// Question has what an address asks for.
 type Question struct {
 	Filter ledger.Filter
-	// By is empty if the address does not say it.
+	// By is empty if the address does not have it.
 	By  ledger.By
 	CSV bool
 }
@@ -88,8 +88,8 @@ func text[T ~string](into *T) reader {
 	}
 }
 
-// moment reads a time, or how long ago it was. Days are whole ones, in UTC: 7d is the beginning of the day 7 days ago, so
-// that what is added up by days need not be read hour by hour.
+// moment reads a time, or a duration before now. Days are whole ones, in UTC: 7d is the beginning of the day 7 days
+// ago, so that usage by days need not be read hour by hour.
 func moment(into *time.Time, now time.Time) reader {
 	return func(value string) string {
 		if at, err := time.Parse(time.RFC3339, value); err == nil {

@@ -33,7 +33,8 @@ func TestDaysAgoAreWholeDays(t *testing.T) {
 
 func TestNoParameterIsLong(t *testing.T) {
 	long := strings.Repeat("ä", 600) // 1,200 bytes
-	for _, query := range []url.Values{{"set": {long}}, {"after": {long}}, {"from": {long}}, {"runID": {long}}, {long: {""}},
+	for _, query := range []url.Values{{"set": {long}}, {"after": {long}}, {"from": {long}}, {"runID": {long}},
+		{long: {""}},
 		{"set": {long[:1000], long[:1000]}}} {
 		_, err := question.Parse(query, time.Now())
 		var wrong *ledger.FilterError

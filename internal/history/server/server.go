@@ -23,16 +23,16 @@ import (
 const (
 	// maxHeaders bounds a request: none has a body.
 	maxHeaders = 16 << 10
-	// maxRequests is how many questions are answered at a time; more are told to come back. Each may hold MaxSamples in
-	// memory.
+	// At most maxRequests questions are answered at a time; further ones are told to come back. Each may hold MaxSamples
+	// in memory.
 	maxRequests = 8
-	// queryTimeout bounds a question, slowClientTimeout how long its answer may take to arrive.
+	// queryTimeout bounds a question, slowClientTimeout the time in which its answer must arrive.
 	queryTimeout      = 20 * time.Second
 	slowClientTimeout = 60 * time.Second
 	idleTimeout       = 2 * time.Minute
 )
 
-// Options are what the answers are made of.
+// Options have what the answers are made of.
 type Options struct {
 	Ledger   *ledger.Ledger
 	Prices   ledger.Prices
@@ -53,7 +53,7 @@ func New(options Options) *http.Server {
 	}
 }
 
-// Handler returns what the server does.
+// Handler returns the handler of all requests.
 func Handler(options Options) http.Handler {
 	s := &server{Options: options, slots: make(chan struct{}, maxRequests)}
 	s.answers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -86,7 +86,7 @@ type server struct {
 	answers *prometheus.HistogramVec
 }
 
-// ready fails while the database does not answer: nobody can be told anything then.
+// ready fails while the database does not answer: no question can be answered then.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
@@ -101,7 +101,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers with a table, or says why it can't.
+// serve answers with a table, or with the error that prevents it.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, name string, read table) {
 	select {
 	case s.slots <- struct{}{}:

@@ -24,7 +24,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// hostile is what a workflow may name a job.
+// hostile is a name that a workflow may give a job.
 const hostile = "=cmd|' /C calc'!A0, \"quoted\"\n<script>"
 
 // serve returns a server with a ledger of two jobs and a gap, at half past noon.
@@ -237,8 +237,8 @@ func TestNoCellIsAFormula(t *testing.T) {
 // be able to add that up; its name is a formula all the same.
 func TestNegativeNumbersStayNumbers(t *testing.T) {
 	s, l := serve(t)
-	job := ledger.Job{RunnerUID: "greedy", Cluster: "c", Namespace: "n", Set: "greedy", Runner: "r", At: noon, Started: noon,
-		Finished: noon.Add(6 * time.Minute), Name: "-1", CPURequestMillis: new(int64(100)),
+	job := ledger.Job{RunnerUID: "greedy", Cluster: "c", Namespace: "n", Set: "greedy", Runner: "r", At: noon,
+		Started: noon, Finished: noon.Add(6 * time.Minute), Name: "-1", CPURequestMillis: new(int64(100)),
 		CPUMicroseconds: new(int64(2 * 360 * 1_000_000))}
 	if err := l.Put(t.Context(), []ledger.Job{job}); err != nil {
 		t.Fatal(err)

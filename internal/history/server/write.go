@@ -14,8 +14,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 )
 
-// write answers with a table as JSON, or as CSV with a line of names. A page of jobs in CSV says in a header where the
-// next begins.
+// write answers with a table as JSON, or as CSV with a line of names. A page of jobs in CSV names in a header the place
+// at which the next one begins.
 func write(w http.ResponseWriter, answer any, asCSV bool) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -72,7 +72,7 @@ func inert(text string) string {
 	return text
 }
 
-// cells returns the fields as text. What is not known is empty.
+// cells returns the fields as text. Unknown values are empty.
 func cells(row reflect.Value) (cells []string) {
 	for _, column := range columns(row.Type()) {
 		field := row.FieldByIndex(column.Index)

@@ -16,9 +16,9 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// Need is what a pod asks of a node.
+// Need is a thing that a node must have for a pod.
 type Need struct {
-	// Kind is Request or Label, Name the name of a resource or label, and What how much of it, or which values.
+	// Kind is Request or Label, Name the name of a resource or label, and What its amount or its values.
 	Kind, Name, What string
 }
 
@@ -28,11 +28,11 @@ const (
 	Label   = "label"
 )
 
-// maxNeeds bounds what is told of a pod: whoever makes templates may ask for any number of labels.
+// maxNeeds bounds what is told of a pod: a template may ask for any number of labels.
 const maxNeeds = 20
 
-// limitOf returns what keeps a set from running more jobs and, if nodes do, what the pod that has waited longest asks of
-// one. It sorts what was seen of the set as the doctor wants it: the runner set in use comes first.
+// limitOf returns what keeps a set from running more jobs and, if pods wait for nodes, what the oldest of these pods
+// asks of a node. It sorts the objects of the set as the doctor wants them: the runner set in use comes first.
 func limitOf(seen *snapshot.Set) (limit *finding.Finding, needs []Need) {
 	slices.SortStableFunc(seen.RunnerSets, func(a, b v1alpha1.EphemeralRunnerSet) int {
 		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)

@@ -20,17 +20,18 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// Now is what a scale set waits for at this moment. No row of the ledger has it: a job has a row when a runner has it.
+// Now has what a scale set waits for at this moment. No row of the ledger has it: a job has a row when a runner has the
+// job.
 type Now struct {
 	// Waiting are jobs that no runner has, as far as the set's listener tells of them.
 	Waiting []v1alpha1.WaitingJob
 	// Starting are runners without a job that don't run yet, the oldest first; those that failed are among them.
 	Starting []StartingRunner
-	// NotShown is how many more runners are starting.
+	// NotShown is the number of further runners that are starting.
 	NotShown int
-	// Limit is what keeps the set from running more jobs, as the doctor says it; nil if nothing does.
+	// Limit is the doctor's finding that keeps the set from running more jobs; nil if nothing does.
 	Limit *finding.Finding
-	// Needs are what the pod that has waited for a node longest asks of one.
+	// Needs are what a node must have for the pod that has waited for one longest.
 	Needs []Need
 }
 
@@ -38,10 +39,10 @@ type Now struct {
 type StartingRunner struct {
 	Name    string
 	Created time.Time
-	// Phase is the last that it has reached, Since when that was.
+	// Phase is the last that it has reached, and Since the time at which it did.
 	Phase string
 	Since time.Time
-	// Reason and Message say what keeps it from starting, in the words of the runner or of Kubernetes; empty if nothing
+	// Reason and Message are what keeps it from starting, in the words of the runner or of Kubernetes; empty if nothing
 	// does.
 	Reason, Message string
 	Failed          bool

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// writeInterval gathers what happens within it: a commit waits for the disk.
+	// What happens within writeInterval is written together: a commit waits for the disk.
 	writeInterval = time.Second
 	// writeBackoff and maxWriteBackoff are the pauses after a write that failed.
 	writeBackoff    = time.Second
 	maxWriteBackoff = 30 * time.Second
 	beatInterval    = 10 * time.Second
-	// sampleInterval is the precision of what scale sets looked like, and how late sums may be.
+	// sampleInterval is the precision of samples, and the age that sums may have.
 	sampleInterval = time.Minute
-	// absenceInterval is how often runners that have vanished without a word are looked for.
+	// absenceInterval is the interval of the search for runners that have vanished without a report.
 	absenceInterval = 10 * time.Minute
 	expireInterval  = time.Hour
 	// writeTimeout bounds a write to a database that does not answer.
@@ -35,18 +35,18 @@ const (
 	MaxPending = 50_000
 )
 
-// Cluster is what the recorder asks of the objects that are watched.
+// Cluster answers the recorder's questions about the objects that are watched.
 type Cluster interface {
-	// Samples returns what scale sets look like.
+	// Samples returns the states of scale sets.
 	Samples(now time.Time) []ledger.Sample
 	// Runners returns the UIDs of all runners that exist.
 	Runners() map[string]bool
-	// NodeType returns the type of a node, empty if it has none or nobody may say.
+	// NodeType returns the type of a node, empty if it has none or if the node may not be read.
 	NodeType(ctx context.Context, node string) string
 }
 
-// Recorder writes what is reported to it into the ledger, and keeps it while that can't be written. Report may be
-// called at any time; all else is Run's.
+// Recorder writes reports into the ledger, and keeps them while the ledger can't be written. Report may be called at
+// any time; all else is for Run.
 type Recorder struct {
 	Ledger *ledger.Ledger
 	// Name is the cluster's; Namespace is empty if all are watched.
@@ -55,17 +55,17 @@ type Recorder struct {
 	Clock           clock.WithTicker
 	Log             logr.Logger
 	Metrics         *Metrics
-	// Retention is how long jobs are kept.
+	// Jobs are kept for Retention.
 	Retention time.Duration
 	// MaxPending bounds the jobs that are not written yet.
 	MaxPending int
 
 	mu      sync.Mutex
 	pending map[string]ledger.Job
-	// overflowed is since when there was no room for reports, zero while there is.
+	// overflowed is the time since when there has been no room for reports, zero while there is room.
 	overflowed time.Time
 
-	// written is what the ledger has of runners that exist, so that it is told only what it does not know.
+	// written are the jobs of existing runners as the ledger has them, so that only changes are written.
 	written map[string]ledger.Job
 	// sampled are the last samples that were written, by set.
 	sampled map[string]ledger.Sample
@@ -74,7 +74,7 @@ type Recorder struct {
 	backoff time.Duration
 }
 
-// Report has a job written. What an earlier report has told stays true.
+// Report has a job written. Facts of an earlier report stay.
 func (r *Recorder) Report(job ledger.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *Recorder) allDue(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Write writes all jobs that are reported and not known to the ledger.
+// Write writes all jobs that were reported and that the ledger does not know yet.
 func (r *Recorder) Write(ctx context.Context) error {
 	for {
 		batch := r.batch()
@@ -212,7 +212,7 @@ func (r *Recorder) batch() (batch []ledger.Job) {
 	return batch
 }
 
-// restore takes back what could not be written, unless there is no room left. What has been reported meanwhile is
+// restore takes back a job that could not be written, unless there is no room left. A report that came meanwhile is
 // newer.
 func (r *Recorder) restore(job ledger.Job) {
 	r.mu.Lock()
@@ -224,7 +224,7 @@ func (r *Recorder) restore(job ledger.Job) {
 	r.Report(job)
 }
 
-// remember keeps what is written of runners that may be reported again.
+// remember keeps the written jobs of runners that may be reported again.
 func (r *Recorder) remember(batch []ledger.Job) {
 	if r.written == nil {
 		r.written = map[string]ledger.Job{}
@@ -252,7 +252,7 @@ func (r *Recorder) writeOverflow(ctx context.Context) error {
 	return nil
 }
 
-// sample writes what has changed of scale sets, and each at least as often as readers expect.
+// sample writes a sample of each scale set that has changed, and of each other one before readers miss one.
 func (r *Recorder) sample(ctx context.Context, now time.Time) error {
 	var changed []ledger.Sample
 	latest := map[string]ledger.Sample{}
@@ -274,8 +274,8 @@ func (r *Recorder) sample(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// absent writes that runners are gone that have vanished while nobody looked, and forgets those of which nothing more
-// is reported.
+// absent writes that runners are gone which have vanished while nobody looked, and forgets runners of which nothing
+// more is reported.
 func (r *Recorder) absent(ctx context.Context, now time.Time) error {
 	existing := r.Cluster.Runners()
 	running, err := r.Ledger.Running(ctx, r.Name, r.Namespace)

@@ -19,10 +19,10 @@ import (
 
 func TestMain(m *testing.M) { database.Main(m) }
 
-// room is how many jobs a recorder remembers in these tests.
+// room is the number of jobs that a recorder remembers in these tests.
 const room = 1200
 
-// cluster is what a recorder sees besides reports.
+// cluster has what a recorder sees besides reports.
 type cluster struct {
 	samples []ledger.Sample
 	runners map[string]bool

@@ -1,4 +1,4 @@
-// Package watch makes rows of the ledger out of what the cluster's objects say: a job of a runner and its pod, a sample
+// Package watch makes rows of the ledger out of the cluster's objects: a job out of a runner and its pod, a sample out
 // of a scale set. It follows the state and not its changes: whatever still exists after a restart or an outage is
 // written as it is. It writes to nothing but the ledger.
 package watch
@@ -21,8 +21,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// JobOf returns what a runner, and its pod if there is one, say of the runner's job. It returns false for a runner that
-// has had none.
+// JobOf returns the job of a runner, with the facts that the runner has and, if there is one, its pod. It returns false
+// for a runner that has had no job.
 func JobOf(cluster string, runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) (ledger.Job, bool) {
 	status := &runner.Status
 	if !status.HadJob() {
@@ -98,8 +98,8 @@ func addPod(job *ledger.Job, pod *corev1.Pod) {
 	}
 }
 
-// requests is what the scheduler counts: all containers, with those that start before and stay, or one that runs before
-// them if it is more.
+// requests returns the requests that the scheduler counts: those of all containers together, with init containers that
+// keep running; or those of another init container if they are larger.
 func requests(spec *corev1.PodSpec, of corev1.ResourceName) resource.Quantity {
 	var together, before resource.Quantity
 	for i := range spec.Containers {
@@ -119,7 +119,7 @@ func requests(spec *corev1.PodSpec, of corev1.ResourceName) resource.Quantity {
 	return together
 }
 
-// SampleOf returns what a scale set looks like.
+// SampleOf returns the state of a scale set.
 func SampleOf(cluster string, set *v1alpha1.AutoscalingRunnerSet, now time.Time) ledger.Sample {
 	status := &set.Status
 	sample := ledger.Sample{

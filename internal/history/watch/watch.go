@@ -31,11 +31,11 @@ type Objects struct {
 
 	cache     cache.Cache
 	nodeTypes *lru.Cache
-	// nodesRefused is when the API server last refused to tell about a node.
+	// nodesRefused is the time of the API server's last refusal to let a node be read.
 	nodesRefused time.Time
 }
 
-// nodeRefusalBackoff is how long no node is asked for after a refusal: somebody has to change a role first.
+// After a refusal no node is read for nodeRefusalBackoff: somebody has to change a role first.
 const nodeRefusalBackoff = 10 * time.Minute
 
 // NewObjects returns objects of one namespace, or of all if it is empty. They are read by Start.
@@ -65,7 +65,7 @@ func NewObjects(
 // maxNodeTypes bounds what is remembered of nodes: 5,000 are the most that Kubernetes supports in a cluster.
 const maxNodeTypes = 5000
 
-// Start watches until the context ends, and reports each job that shows. It returns when all objects have been read.
+// Start watches until the context ends, and reports each job that it sees. It returns when all objects have been read.
 func (o *Objects) Start(ctx context.Context, report func(ledger.Job)) error {
 	handlers := map[client.Object]toolscache.ResourceEventHandler{
 		&v1alpha1.EphemeralRunner{}: toolscache.ResourceEventHandlerFuncs{
@@ -149,7 +149,7 @@ func (o *Objects) pod(ctx context.Context, object any, report func(ledger.Job)) 
 	}
 }
 
-// Samples returns what scale sets look like.
+// Samples returns the states of scale sets.
 func (o *Objects) Samples(now time.Time) (samples []ledger.Sample) {
 	var sets v1alpha1.AutoscalingRunnerSetList
 	if o.cache.List(context.Background(), &sets) != nil {
@@ -235,8 +235,8 @@ func stripRunnerSet(object any) (any, error) {
 	return object, nil
 }
 
-// stripPod keeps the node or what the pod asks of one, what containers request and which images they have, and their
-// states.
+// stripPod keeps the node or, without one, what the pod asks of a node; and the requests, images and states of
+// containers.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

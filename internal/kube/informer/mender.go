@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// annotationUnreadable is on an object in memory that could not be read as a whole, and says why. It is never written.
+// annotationUnreadable is on an object in memory that could not be read as a whole, and has the cause. It is never
+// written.
 const annotationUnreadable = "actions.github.com/unreadable"
 
 // At most longestCause bytes of a decoder's error are quoted. Some errors repeat the value.
 const longestCause = 500
 
-// UnreadableError says that the API server holds an object that Go can't decode.
+// UnreadableError reports that the API server holds an object that Go can't decode.
 type UnreadableError struct {
 	// Kind, Namespace and Name are the object's.
 	Kind, Namespace, Name string
@@ -41,7 +42,7 @@ func (e *UnreadableError) Error() string {
 type mender struct {
 	// empty returns a new object of the kind.
 	empty func() any
-	// last returns the object as it was when it could last be read.
+	// last returns the last readable state of the object.
 	last func(key string) (any, bool)
 
 	mu sync.Mutex
@@ -104,7 +105,7 @@ func (m *mender) object(ctx context.Context, content json.RawMessage) json.RawMe
 	return m.mended(content, cause)
 }
 
-// mended returns what can be read of an object, with the annotation.
+// mended returns the readable part of an object, with the annotation.
 func (m *mender) mended(content []byte, cause *UnreadableError) json.RawMessage {
 	fields := map[string]any{}
 	if utiljson.Unmarshal(content, &fields) != nil {
@@ -123,7 +124,7 @@ func (m *mender) mended(content []byte, cause *UnreadableError) json.RawMessage 
 	return mended
 }
 
-// cause returns why the object can't be decoded.
+// cause returns the error for which the object can't be decoded, nil if it can.
 func (m *mender) cause(content []byte) *UnreadableError {
 	err := utiljson.Unmarshal(content, m.empty())
 	if err == nil {
@@ -167,7 +168,7 @@ func (m *mender) forget(content []byte) {
 	}
 }
 
-// known returns the fields of the object as it was when it could last be read, or nil if it never could.
+// known returns the fields of the object's last readable state, or nil if there was none.
 func (m *mender) known(key string) map[string]any {
 	object, found := m.last(key)
 	if !found {

@@ -39,8 +39,8 @@ func TestMend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			was := decoded(t, test.was)
 			last := func(key string) (any, bool) { return was, key == "n/a" }
-			got, err := cache.ToListerWatcherWithContext(informer.Readable(apiServer(t, podList(named(t, test.is))), &corev1.Pod{},
-				last)).ListWithContext(t.Context(), metav1.ListOptions{})
+			got, err := cache.ToListerWatcherWithContext(informer.Readable(apiServer(t, podList(named(t, test.is))),
+				&corev1.Pod{}, last)).ListWithContext(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -93,7 +93,8 @@ func TestListGoesOnWithoutWhatCantBeRead(t *testing.T) {
 			t.Fatalf("%d pods of version %q, want both of 3", len(pods.Items), pods.ResourceVersion)
 		}
 		bad, good := pods.Items[0], pods.Items[1]
-		if bad.Name != "bad" || bad.Spec.NodeName != "a" || informer.IsWhole(&bad) || bad.Annotations[annotationUnreadable] == "" {
+		if bad.Name != "bad" || bad.Spec.NodeName != "a" || informer.IsWhole(&bad) ||
+			bad.Annotations[annotationUnreadable] == "" {
 			t.Errorf("of what can't be read there is %+v", bad)
 		}
 		if good.Name != "good" || good.Annotations != nil {

@@ -15,8 +15,8 @@ type Signs uint32
 // key, with the effects NoSchedule and NoExecute only: PreferNoSchedule is for nodes that may still be kept, such as
 // the cluster autoscaler's candidates. A key that ends in / stands for all that begin with it.
 //
-// Taints that say what a node is for (dedicated, spot, GPU), that it isn't ready yet, or that it is ill (not-ready,
-// unreachable, memory-pressure) aren't here: such a node stays, and often recovers.
+// Taints that name the purpose of a node (dedicated, spot, GPU), or mean that it isn't ready yet or that it is ill
+// (not-ready, unreachable, memory-pressure) aren't here: such a node stays, and often recovers.
 var announcements = []string{
 	corev1.TaintNodeUnschedulable,                   // kubectl cordon and drain, and most tools that drain; see SignsOf
 	corev1.TaintNodeOutOfService,                    // an administrator, when the machine is switched off and stays so
@@ -78,7 +78,7 @@ func Tolerated(tolerations []corev1.Toleration) Signs {
 	return tolerated
 }
 
-// String says what the signs are, as the rest of a sentence that begins with the node's name.
+// String returns the signs as the rest of a sentence that begins with the node's name.
 func (s Signs) String() string {
 	var all []string
 	if s&cordoned != 0 {

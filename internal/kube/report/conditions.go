@@ -118,7 +118,7 @@ func Refusal(failure error, cutShort bool, previous *metav1.Condition) string {
 }
 
 // WithAdvice returns the text of an error and, if the API server refused an object, the next step: the refusal itself
-// only says what is wrong. A missing permission, and an object that Pod Security, a quota or an admission policy
+// only names what is wrong. A missing permission, and an object that Pod Security, a quota or an admission policy
 // rejects, are both Forbidden and differ only in their text, so both next steps are named.
 func WithAdvice(err error) string {
 	if apierrors.IsForbidden(err) {

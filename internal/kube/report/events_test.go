@@ -19,7 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// burst is the number of Events with one reason about one kind of object of a set that are recorded at once.
+// burst is the number of Events with one reason about one kind of object of a set that are recorded without a pause.
 const burst = 20
 
 func TestRecordEventQuotesAndCutsNotes(t *testing.T) {

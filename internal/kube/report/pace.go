@@ -26,8 +26,8 @@ const (
 	longestPace = 10 * time.Second
 )
 
-// Written is the last write of a status: when it ended, how long it took, and the version of the object that it made.
-// The zero value is none.
+// Written is the last write of a status: its end, its duration, and the version of the object that it made. The zero
+// value is none.
 type Written struct {
 	At      time.Time
 	Took    time.Duration
@@ -51,7 +51,7 @@ const (
 	ChangeTurn
 )
 
-// DueAt returns when a change is to be written that was first seen at seenAt, and that has said something else until
+// DueAt returns the time at which a change is to be written that was first seen at seenAt and had other values until
 // movedAt: figures that have come to rest wait for no busy API server.
 func (p Pace) DueAt(change Change, last Written, seenAt, movedAt time.Time) time.Time {
 	switch change {

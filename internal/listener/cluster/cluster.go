@@ -28,7 +28,7 @@ type Cluster interface {
 }
 
 // Desired is the listener's demand on the EphemeralRunnerSet. Replicas is the number of runners that there should be,
-// PatchID numbers the statistics from which that follows, and AssignedJobs is the number of jobs that they count.
+// by the statistics with the number PatchID, and AssignedJobs the number of jobs in these statistics.
 type Desired struct {
 	Replicas, PatchID, AssignedJobs int
 }

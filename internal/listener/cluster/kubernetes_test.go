@@ -128,8 +128,7 @@ func TestAJobReportHasTheJobsFieldsOnly(t *testing.T) {
 	}
 }
 
-// An error keeps its kind and says what the API server says, such as which permission is missing or what a webhook
-// denies.
+// An error keeps its kind and the text of the API server, such as the missing permission or the reason of a webhook.
 func TestErrorsAreTheAPIServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int

@@ -118,7 +118,7 @@ func (c *Credentials) ForActions() actions.Credentials {
 	}}
 }
 
-// AzureKeyVault says how to reach the vault.
+// AzureKeyVault has what is needed to reach the vault.
 type AzureKeyVault struct {
 	TenantID        string `json:"tenant_id"`
 	ClientID        string `json:"client_id"`
@@ -136,7 +136,7 @@ type VaultProxy struct {
 	CGI        bool
 }
 
-// unreadable says what to do about a file that is missing or that the manager has not written.
+// unreadable is what to do about a file that is missing or that the manager has not written.
 const unreadable = "the manager writes this file, and " + PathVariable +
 	" names it: correct the variable, or see the manager's log"
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A file is either usable, also after it is written again, or refused with an error that says why.
+// A file is either usable, also after it is written again, or refused with an error that has the reason.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(strings.Replace(sample, `"github_app_installation_id":0`, `"github_app_installation_id":"7"`, 1)))

@@ -11,7 +11,7 @@ import (
 
 // InvalidError reports a key of the configuration that is wrong.
 type InvalidError struct {
-	// Key is the key in the file, and Cause says what is wrong with it.
+	// Key is the key in the file, and Cause is what is wrong with it.
 	Key, Cause string
 	// Next is the step of the user that mends it.
 	Next string
@@ -58,7 +58,7 @@ func (c *Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// managed says what to do about values that no user writes.
+// managed is what to do about values that no user writes.
 const managed = "the manager writes it: see its log, and restart it if the value does not change"
 
 const credentialSecret = "the credential Secret that githubConfigSecret names"

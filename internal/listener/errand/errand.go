@@ -1,6 +1,6 @@
 // Package errand has the part that all work of a listener with somebody else shares: one attempt at a time, pauses that
-// grow while attempts fail, and the cause of the failure. It starts nothing and reads no clock: the loop says what it
-// begins, how that ended, and what time it is.
+// grow while attempts fail, and the cause of the failure. It starts nothing and reads no clock: the loop reports what
+// it begins, the result, and the time.
 package errand
 
 import (
@@ -27,8 +27,8 @@ type Errand struct {
 	random func(most time.Duration) time.Duration
 }
 
-// longestSpread bounds how much later than asked the next attempt begins. 200 listeners of one GitHub App are limited
-// at the same moment and told the same end: within 30 s they come back 7 a second.
+// longestSpread bounds the time by which the next attempt begins later than asked. 200 listeners of one GitHub App are
+// limited at the same moment and told the same end: within 30 s they come back 7 a second.
 const longestSpread = 30 * time.Second
 
 // New returns an errand whose pause after the first failure is at most first, and at most longest after many.
@@ -40,7 +40,7 @@ func New(first, longest time.Duration) Errand {
 // Begin remembers that an attempt has begun.
 func (e *Errand) Begin() { e.UnderWay = true }
 
-// End remembers that the attempt has ended. One of the methods below says what came of it.
+// End remembers that the attempt has ended. One of the methods below is called with its result.
 func (e *Errand) End() { e.UnderWay = false }
 
 // Succeed remembers that nothing is known to be wrong. It leaves NotBefore as it is.

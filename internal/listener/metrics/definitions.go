@@ -38,9 +38,9 @@ const (
 	labelJobWorkflowRef    = "job_workflow_ref"
 	labelJobWorkflowName   = "job_workflow_name"
 	labelJobWorkflowTarget = "job_workflow_target"
-	// The scale set again, as Prometheus calls the two labels of the listener's pod that say which it is. Nothing has
-	// them by default, because Prometheus adds them. If listenerMetrics names them, their empty values would replace
-	// those of the pod.
+	// The scale set again, as Prometheus calls the two labels of the listener's pod that name it. Nothing has them by
+	// default, because Prometheus adds them. If listenerMetrics names them, their empty values would replace those of the
+	// pod.
 	labelPodScaleSetName      = "actions_github_com_scale_set_name"
 	labelPodScaleSetNamespace = "actions_github_com_scale_set_namespace"
 )

@@ -93,7 +93,7 @@ func TestDefaultsOfARC(t *testing.T) {
 var bucketsOfARC = strings.Fields(`0.01 0.05 0.1 0.5 1 2 3 4 5 6 7 8 9 10 12 15 18 20 25 30 40 50 60 70 80 90 100 110
 	120 150 180 210 240 300 360 420 480 540 600 900 1200 1800 2400 3000 3600`)
 
-// Buckets are what docs/observability.md says: nine and +Inf, almost all of them among ARC's, because expressions that
+// Buckets are those in docs/observability.md: nine and +Inf, almost all of them among ARC's, because expressions that
 // were written for ARC ask by them.
 func TestBuckets(t *testing.T) {
 	likeARC := settings(nil)

@@ -48,7 +48,7 @@ func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.La
 	return labels
 }
 
-// results are the words with which GitHub says how a job ended.
+// results are GitHub's words for the end of a job.
 var results = []string{"", "succeeded", "succeededWithIssues", "failed", "canceled", "skipped", "abandoned"}
 
 // knownResult returns one of results, or "other": each creates as many series as a histogram has buckets.

@@ -57,8 +57,8 @@ func (m *Metrics) Configure(settings *config.Config) {
 	}
 }
 
-// Statistics shows what GitHub says about the scale set, and how many runners follow from it. The first call does not
-// count as a scale decision, because the number wanted before the process began is not known here.
+// Statistics shows GitHub's statistics of the scale set, and the number of runners that follows from them. The first
+// call does not count as a scale decision, because the number wanted before the process began is not known here.
 func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	seen := &observation{statistics: *statistics, desired: desired}
 	if before := m.last.Swap(seen); before != nil {

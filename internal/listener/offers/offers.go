@@ -1,5 +1,5 @@
-// Package offers has the jobs that GitHub has offered and that are not acquired yet, and says when GitHub is to be
-// asked which offers are open. It calls nobody.
+// Package offers has the jobs that GitHub has offered and that are not acquired yet, and decides when GitHub is to be
+// asked for the open offers. It calls nobody.
 package offers
 
 import (
@@ -114,10 +114,10 @@ func (o *Offers) Settle() {
 	o.Succeed()
 }
 
-// Refused ends a request that GitHub refused. It doesn't say which of several offers it refuses: they are put back, and
-// the next request has half as many, down to a single offer, which is dropped. It reports whether that was so. Offers
-// that wait may have been withdrawn, so a search is due: immediately after the first refusal, later only if the last
-// one is a minute old, because it lists what is refused.
+// Refused ends a request that GitHub refused. GitHub doesn't name the one of several offers that it refuses: they are
+// put back, and the next request has half as many, down to a single offer, which is dropped. Refused reports whether it
+// was dropped. Offers that wait may have been withdrawn, so a search is due: immediately after the first refusal, later
+// only if the last one is a minute old, because it lists what is refused.
 func (o *Offers) Refused(now time.Time) (dropped bool) {
 	dropped = len(o.Requested) == 1
 	first, half := o.most == 0, max(1, len(o.Requested)/2)
@@ -151,8 +151,8 @@ func (o *Offers) WouldBeLost(message *actions.Message) bool {
 // SearchAgain makes a search due, unless the service does not list open offers.
 func (o *Offers) SearchAgain() { o.Search.Due = !o.Search.Lacking }
 
-// Counted compares the known offers with how many open ones GitHub counts. If those are more, a search is due: an offer
-// that GitHub left out of an answer may be open again, and GitHub need not repeat it.
+// Counted compares the number of known offers with GitHub's count of open ones. If GitHub counts more, a search is due:
+// an offer that GitHub left out of an answer may be open again, and GitHub need not repeat it.
 func (o *Offers) Counted(open int, now time.Time) {
 	if open > len(o.Waiting)+len(o.Requested) && now.Sub(o.Search.lastAt) >= countedInterval {
 		o.SearchAgain()

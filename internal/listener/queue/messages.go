@@ -77,8 +77,8 @@ func (q *Messages) Blocked() bool {
 
 func (q *Messages) full() bool { return len(q.Unacked) >= MaxUnacked }
 
-// Receive remembers that a message has come. It reports whether it is on its way already, so that only its statistics
-// are new, and whether it is one that could not be deleted earlier, so that its jobs have been counted.
+// Receive remembers that a message has come. It reports whether the message is under way already, so that only its
+// statistics are new, and whether its jobs have been counted: it may have come earlier, and could not be deleted then.
 func (q *Messages) Receive(message *actions.Message) (underWay, counted bool) {
 	unacked := q.Unacked[message.ID]
 	underWay = unacked != nil && unacked.same(message)

@@ -111,8 +111,8 @@ func (d *desk) say(to *visit, answer error) {
 	to.answer <- answer
 }
 
-// accept accepts every report, and those that come after them, and returns those that come after them: one by one, in
-// their order, because a single one is accepted before the next can come.
+// accept accepts every report, and the reports that come after these, and returns the latter: one by one, in their
+// order, because each is accepted before the next can come.
 func (d *desk) accept() (after []string) {
 	before := d.visits()
 	for _, busy := range before {

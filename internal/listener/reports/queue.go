@@ -13,9 +13,9 @@ const (
 	// burst they compete with the creation and deletion of pods, for which jobs and machines wait. At 10 ms each, six
 	// in flight make 600 a second, more than messages bring.
 	maxWrites = 6
-	// maxStartWrites bounds how many of them are about a job's start; the rest are for ends. If the job ends soon, one
-	// patch reports both. If it does not, its pod waits to be protected from node autoscalers, so the bound is
-	// maxOldStartWrites while the oldest start in the queue has waited for startGrace.
+	// At most maxStartWrites of them are about a job's start; the rest are for ends. If the job ends soon, one patch
+	// reports both. If it does not, its pod waits to be protected from node autoscalers, so the bound is maxOldStartWrites
+	// while the oldest start in the queue has waited for startGrace.
 	maxStartWrites    = 2
 	maxOldStartWrites = 4
 	startGrace        = 5 * time.Second
@@ -41,7 +41,7 @@ type reportQueue struct {
 	holding bool
 	// draining is set if the process is about to end. Messages whose reports are not written by then are redelivered.
 	draining bool
-	// writing counts the reports being written, startsWriting how many of them were taken from starts.
+	// writing counts the reports being written, startsWriting those of them that were taken from starts.
 	writing, startsWriting int
 }
 

@@ -115,7 +115,8 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	})
 }
 
-// While a start waits, the pod of its job is not protected: after 5 s four starts are written at once in place of two.
+// While a start waits, the pod of its job is not protected: after 5 s four starts are written at a time in place of
+// two.
 func TestMoreStartsAreWrittenWhenTheyHaveWaitedLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{}

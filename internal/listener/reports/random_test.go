@@ -13,8 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/reports"
 )
 
-// In every order of events, the reports about a runner are written one at a time and together say what all of them
-// said, the limit is kept, and each delivery is done.
+// In every order of events, the reports about a runner are written one at a time and together have the content of all
+// that were delivered, the limit is kept, and each delivery is done.
 func TestReportQueueUnderRandomEvents(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ type randomReports struct {
 	desk     *desk
 	reporter *testReporter
 	patchID  int
-	// want has what was delivered about each runner, said what the API server accepted.
+	// want has the content that was delivered about each runner, said the content that the API server accepted.
 	said, want map[string]reports.Report
 	waits      sync.WaitGroup
 	mu         sync.Mutex

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// A set that places jobs and has not said for how many there is room announces at most firstCapacity jobs.
+	// A set that places jobs and has not told yet for how many there is room announces at most firstCapacity jobs.
 	firstCapacity = 10
-	// The first poll of a session waits for what the set says until awaitTimeout; the set is read every awaitInterval.
+	// The first poll of a session waits for the set's number until awaitTimeout; the set is read every awaitInterval.
 	awaitTimeout  = 10 * time.Second
 	awaitInterval = time.Second
 	// While all that is announced is assigned, the set is read every raisedInterval for raisedGrace after a change,
@@ -20,12 +20,12 @@ const (
 	fullInterval   = 15 * time.Second
 )
 
-// Capacity has the number of jobs for which the set says that there is room.
+// Capacity has the number of jobs for which the set has room, as the set tells it.
 type Capacity struct {
-	// Places is set if the set says how many jobs its cluster places. Otherwise it says something only while its
-	// runners fail.
+	// Places is set if the set always tells the number of jobs that its cluster places. Otherwise it tells a number only
+	// while its runners fail.
 	Places bool
-	// said is the set's number, nil if it has said none. It was last seen at seenAt, and last changed at changedAt.
+	// said is the set's number, nil if it has told none. It was last seen at seenAt, and last changed at changedAt.
 	said              *int
 	seenAt, changedAt time.Time
 	// The session was opened at openedAt, and the set last read at askedAt.
@@ -38,7 +38,7 @@ func (c *Capacity) Opened(now time.Time) { c.openedAt, c.askedAt = now, time.Tim
 // Ask remembers that the set is read.
 func (c *Capacity) Ask(now time.Time) { c.askedAt = now }
 
-// Observe takes in what the set says, nil if nothing.
+// Observe takes in the number that the set tells, nil for none.
 func (c *Capacity) Observe(said *int, now time.Time) {
 	if !ptr.Equal(c.said, said) {
 		c.said, c.changedAt = said, now
@@ -46,7 +46,7 @@ func (c *Capacity) Observe(said *int, now time.Time) {
 	c.seenAt = now
 }
 
-// Jobs returns the number of jobs that GitHub may assign to the set, running ones included: what the set says, but
+// Jobs returns the number of jobs that GitHub may assign to the set, running ones included: the set's number, but
 // always one more than run, because GitHub was seen never to offer again what was queued while a session announced 0.
 // Assigned jobs that wait don't count, or a set that can't run jobs would draw the whole queue. maxRunners comes last:
 // more jobs would be promised than runners are allowed.
@@ -59,7 +59,8 @@ func (c *Capacity) Jobs(s *Scaler) int {
 	return min(max(ptr.Deref(c.said, unsaid), least), most)
 }
 
-// AwaitedUntil returns until when the session's first poll waits for what the set says, zero if it doesn't.
+// AwaitedUntil returns the time until which the session's first poll waits for the set's number, zero if it doesn't
+// wait.
 func (c *Capacity) AwaitedUntil() time.Time {
 	if !c.Places || (c.said != nil && !c.seenAt.Before(c.openedAt)) {
 		return time.Time{}

@@ -1,5 +1,6 @@
-// Package scaling computes from GitHub's statistics and messages how many runners there should be, how many more jobs
-// there is room for, and which figures don't fit together. It has state, but no side effects and no clock.
+// Package scaling computes from GitHub's statistics and messages the number of runners that there should be, the number
+// of further jobs that there is room for, and the figures that don't fit together. It has state, but no side effects
+// and no clock.
 package scaling
 
 import (
@@ -35,7 +36,7 @@ const (
 // resultCanceled is the result of a job that a user or GitHub has canceled.
 const resultCanceled = "canceled"
 
-// Scaler computes how many runners there should be from GitHub's statistics and messages.
+// Scaler computes the number of runners that there should be from GitHub's statistics and messages.
 type Scaler struct {
 	MinRunners, MaxRunners int
 	// Doubted counts the assigned jobs that the manager believes not to exist. They count in what is published, from

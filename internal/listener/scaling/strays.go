@@ -11,9 +11,9 @@ import (
 // just had its job is registered for tens of seconds longer than the cluster knows it.
 const StraysGrace = 3 * time.Minute
 
-// Strays remembers how long GitHub's figures have counted more registrations than there are runners. A restore of the
-// cluster from a backup leaves such registrations: their runners were created after the backup, so that nobody knows
-// them any more.
+// Strays remembers the time for which GitHub's figures have counted more registrations than there are runners. A
+// restore of the cluster from a backup leaves such registrations: their runners were created after the backup, so that
+// nobody knows them any more.
 type Strays struct {
 	// The figures show some since then, zero if the last ones showed none; least is the smallest number in that time.
 	since time.Time

@@ -73,8 +73,8 @@ func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
 	}
 }
 
-// end ends the jobs that have waited for a minute, as many at a time as are listed, until none is, and returns how many
-// there were.
+// end ends the jobs that have waited for a minute, as many at a time as are listed, until none is listed, and returns
+// their number.
 func end(j *waiting.Jobs, now time.Time) (ended int) {
 	for {
 		jobs, _ := j.Long(time.Minute, now)

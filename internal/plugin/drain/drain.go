@@ -1,6 +1,6 @@
-// Package drain has scale sets take no more jobs, or take jobs again, and tells how far they are. It writes one
-// annotation and watches the set: what follows is the manager's. The spec is not touched, so tools that apply it undo
-// nothing.
+// Package drain has scale sets take no more jobs, or take jobs again, and reports their progress. It writes one
+// annotation and watches the set: what follows is the manager's work. The spec is not touched, so tools that apply it
+// undo nothing.
 package drain
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// ErrNotYet says that the time was up, or the user left, before the set was where it should be. What was asked for
-// stays.
+// ErrNotYet reports that the time was up, or the user left, before the set was drained or resumed. The annotation stays
+// as it was asked for.
 var ErrNotYet = errors.New("not there yet")
 
-// Options say which set is drained, or resumed.
+// Options select the set that is drained or resumed.
 type Options struct {
 	// Set names it, and Drain is false if it is to take jobs again.
 	Set   client.ObjectKey
@@ -121,7 +121,7 @@ func annotate(ctx context.Context, c client.Client, options Options) (set *v1alp
 	return set, true, nil
 }
 
-// whatStays says what a command that ends early leaves behind.
+// whatStays returns the text about what a command that ends early leaves behind.
 func whatStays(options Options, left bool) string {
 	why := fmt.Sprintf("%s have passed.", options.Timeout)
 	if left {
@@ -161,7 +161,7 @@ type wait struct {
 	Options
 	client   client.WithWatch
 	progress io.Writer
-	// set is as it was seen last, and said what was told of it.
+	// set is as it was seen last, and said what was left of its jobs and runners when that was printed last.
 	set  *v1alpha1.AutoscalingRunnerSet
 	said string
 	// silent has a value when a manager should have said something.
@@ -175,8 +175,8 @@ const (
 	rereadInterval = 2 * time.Second
 )
 
-// until waits until the set is where it should be, and returns it as it was seen last. It fails when the context ends,
-// if the set is gone, or if somebody else takes the wish back.
+// until waits until the set is drained or resumed, as the options ask, and returns it as it was seen last. It fails
+// when the context ends, if the set is gone, or if somebody else takes the annotation back.
 func (w *wait) until(ctx context.Context) (*v1alpha1.AutoscalingRunnerSet, error) {
 	w.silent = time.After(managerGrace)
 	for {
@@ -248,7 +248,7 @@ func (w *wait) sayThatNobodyActs() {
 	}
 }
 
-// look reports whether the set is where it should be, and says what has changed.
+// look reports whether the set is drained or resumed, as the options ask, and prints a line if something has changed.
 func (w *wait) look() (done bool, err error) {
 	if w.set.Drained() != w.Drain {
 		return false, fmt.Errorf("somebody else has changed the annotation %s of %s meanwhile",

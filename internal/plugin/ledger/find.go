@@ -37,7 +37,8 @@ func At(address string) (*Ledger, error) {
 // stay has redirections shown instead of followed: they lead to logins, which answer with pages for people.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Find returns the ledger whose Service is in a namespace or, if that is empty, in any. Its error says what is missing.
+// Find returns the ledger whose Service is in a namespace or, if that is empty, in any. Its error names what is
+// missing.
 func Find(ctx context.Context, reader client.Reader, config *rest.Config, namespace string) (*Ledger, error) {
 	kind := corev1.SchemeGroupVersion.WithKind("Service")
 	found, err := kube.ListMetadataOf(ctx, reader, kind, client.InNamespace(namespace), labels)

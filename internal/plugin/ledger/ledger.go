@@ -32,7 +32,7 @@ const (
 
 // Ledger is one that can be asked.
 type Ledger struct {
-	// Where says where it is, for messages.
+	// Where names its address or its Service, for messages.
 	Where  string
 	client *http.Client
 	base   *url.URL
@@ -51,7 +51,7 @@ func (l *Ledger) Jobs(ctx context.Context, filter url.Values) (jobs []Job, more 
 	return page.Jobs, page.Next != "", err
 }
 
-// Usage returns what jobs that have finished come to, the largest cost or run time first.
+// Usage returns the usage of jobs that have finished, the largest cost or run time first.
 func (l *Ledger) Usage(ctx context.Context, filter url.Values) (usage []Usage, err error) {
 	err = l.ask(ctx, "usage", filter, &usage)
 	return usage, err
@@ -63,7 +63,7 @@ func (l *Ledger) Waits(ctx context.Context, filter url.Values) (waits []Wait, er
 	return waits, err
 }
 
-// Sizes returns what jobs use of what they request, the largest saving first.
+// Sizes returns the requests of jobs and what they use of them, the largest saving first.
 func (l *Ledger) Sizes(ctx context.Context, filter url.Values) (sizes []Size, err error) {
 	err = l.ask(ctx, "sizes", filter, &sizes)
 	return sizes, err
@@ -75,7 +75,7 @@ func (l *Ledger) Gaps(ctx context.Context, filter url.Values) (gaps []Gap, err e
 	return gaps, err
 }
 
-// ask reads a table. Its error says what is in the way, and whose step is next.
+// ask reads a table. Its error names the cause, the next step and whose step it is.
 func (l *Ledger) ask(ctx context.Context, table string, filter url.Values, into any) error {
 	ctx, stop := context.WithTimeout(ctx, longestAnswer)
 	defer stop()

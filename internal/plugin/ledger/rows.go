@@ -100,7 +100,7 @@ type Usage struct {
 	Cost float64 `json:"cost"`
 }
 
-// Wait says how long jobs that have finished waited for a phase, from the phase before.
+// Wait has the times that jobs which have finished waited for a phase, from the phase before.
 type Wait struct {
 	Group
 
@@ -115,7 +115,7 @@ type Wait struct {
 // WholeWait stands in the place of a phase.
 const WholeWait = "all"
 
-// Size says what a job of a workflow uses of what it requests.
+// Size has the requests of a workflow's job, and what it uses of them.
 type Size struct {
 	Cluster    string `json:"cluster"`
 	Namespace  string `json:"namespace"`
@@ -149,7 +149,7 @@ type Gap struct {
 // Phases are those that a job can wait for, in the order in which it reaches them.
 var Phases = []string{"assigned", "created", "registered", "placed", "imagePulled", "containerUp", "started"}
 
-// PhaseMeanings say whose time a phase is.
+// PhaseMeanings name who or what takes the time of a phase, and until when.
 var PhaseMeanings = map[string]string{
 	"assigned":    "GitHub, until it gave the job to the scale set",
 	"created":     "the scale set, until it had room and created a runner",

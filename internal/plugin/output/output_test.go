@@ -56,7 +56,8 @@ func TestCuts(t *testing.T) {
 
 func TestDurations(t *testing.T) {
 	for took, want := range map[time.Duration]string{
-		0: "0s", 59499 * time.Millisecond: "59s", 90 * time.Second: "1m30s", 2*time.Hour + 5*time.Minute: "2h05m", 74 * time.Hour: "3d2h",
+		0: "0s", 59499 * time.Millisecond: "59s", 90 * time.Second: "1m30s", 2*time.Hour + 5*time.Minute: "2h05m",
+		74 * time.Hour: "3d2h",
 	} {
 		if got := output.Duration(took); got != want {
 			t.Errorf("%s is %q, want %q", took, got, want)

@@ -156,7 +156,8 @@ P95: of 100 runs 95 use no more, on average of CPU and at the peak of memory. A 
 		report.Options{RightSizing: true, Format: output.CSV})
 	lines, failed := csv.NewReader(strings.NewReader(table)).ReadAll()
 	if err != nil || failed != nil || len(lines) != 4 ||
-		strings.Join(lines[3], ",") != "c,acme/app,acme/app/.github/workflows/ci.yml,arm,n,arm,3,0,1,1000,,1073741824,,," || !strings.Contains(notes, "feedback.jobLog") {
+		strings.Join(lines[3], ",") != "c,acme/app,acme/app/.github/workflows/ci.yml,arm,n,arm,3,0,1,1000,,1073741824,,," ||
+		!strings.Contains(notes, "feedback.jobLog") {
 		t.Errorf("%v, %v: %s\n%s", err, failed, table, notes)
 	}
 }

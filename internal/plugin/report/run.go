@@ -1,5 +1,5 @@
-// Package report tells who has used how much, and which jobs request more than they use, from what the ledger has added
-// up. It only tells: nothing is changed.
+// Package report tells how much each repository, workflow, job or scale set has used, and which jobs request more than
+// they use, from the sums of the ledger. It only tells: nothing is changed.
 //
 //	ledger ─▶ rows ─▶ columns (pure) ─▶ table, CSV or JSON
 package report
@@ -21,13 +21,13 @@ import (
 // Groups can each be what usage is added up by.
 var Groups = []string{"repository", "workflow", "job", "set", "day"}
 
-// Options say what is asked, and how to answer.
+// Options select what is asked, and the form of the answer.
 type Options struct {
 	// By is one of Groups. Waits tells what jobs waited for, of all together if By is empty, and RightSizing what each
 	// job uses of its requests.
 	By                 string
 	Waits, RightSizing bool
-	// Since is a time, or how long ago: 30d, 24h, 2026-03-04T12:00:00Z. The ledger reads it.
+	// Since is a time, or a duration before now: 30d, 24h, 2026-03-04T12:00:00Z. The ledger reads it.
 	Since string
 	// What is empty chooses all.
 	Namespace, Set, Repository, Workflow string
@@ -44,7 +44,7 @@ type document struct {
 	Total *ledger.Usage `json:"total,omitempty"`
 	Notes []string      `json:"notes,omitempty"`
 
-	// what says for people what the rows are.
+	// what names the content of the rows for people.
 	what string
 }
 
@@ -122,7 +122,7 @@ func write[T any](to, notes io.Writer, format string, told *document, shown *tab
 // orEmpty has JSON's empty list in the place of null.
 func orEmpty[T any](rows []T) []T { return append([]T{}, rows...) }
 
-// heading says what the table is.
+// heading returns the line above the table: its content, its time and its ledger.
 func (d *document) heading() string {
 	since := "since the ledger began"
 	if d.Since != "" {
@@ -134,7 +134,7 @@ func (d *document) heading() string {
 	return fmt.Sprintf("%s %s, from the ledger at %s:", d.what, since, d.Ledger)
 }
 
-// usageNotes says what the table can't.
+// usageNotes returns what the table of usage can't show.
 func usageNotes(total *ledger.Usage) (notes []string) {
 	if total.Jobs > 0 && total.Cost == 0 {
 		notes = append(notes, "There are no costs, because no prices are set: history.prices of the "+
@@ -147,8 +147,7 @@ func usageNotes(total *ledger.Usage) (notes []string) {
 	return notes
 }
 
-// notesBesides says what is to be known about any table: why it may be empty or short, and for how long no ledger
-// looked.
+// notesBesides returns notes about any table: why it may be empty or short, and for how long no ledger looked.
 func notesBesides(ctx context.Context, from *ledger.Ledger, options Options, rows int) (notes []string) {
 	switch {
 	case rows >= mostRows:

@@ -73,7 +73,7 @@ func savings(s *ledger.Size) (text, value string) {
 	return strconv.FormatFloat(s.Saving, 'f', 2, 64), strconv.FormatFloat(s.Saving, 'g', -1, 64)
 }
 
-// sizeNotes says what the table can't: why something is unknown, and that it is for people to act.
+// sizeNotes returns what the table of sizes can't show: why something is unknown, and that it is for people to act.
 func sizeNotes(sizes []ledger.Size) (notes []string) {
 	var unknown []string
 	known := false

@@ -154,7 +154,7 @@ func TestOrdersOfRows(t *testing.T) {
 	}
 }
 
-// However long names and numbers are, a table fits into 80 columns, keeps all numbers, and says why.
+// With names and numbers of any length, a table fits into 80 columns, keeps all numbers, and shows the reason.
 func TestTheTableFitsInto80Columns(t *testing.T) {
 	const namespace = "team-payments-production-europe-west"
 	long := setWith(namespace, "linux-large-gpu-a100-runners-spot", 12345, 20000, atMost(100000),

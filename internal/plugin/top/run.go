@@ -12,15 +12,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// Options say which sets are shown, and how.
+// Options select the sets that are shown, and the form of the answer.
 type Options struct {
 	// Namespace is that of the sets, empty for all namespaces.
 	Namespace string
-	// Once ends after the first table.
+	// Once: the first table is the only one.
 	Once bool
 	// Format is output.Text or output.JSON, and Order one of Orders.
 	Format, Order string
-	// Screen is where the table is redrawn in place; nil: lines are added to the output.
+	// Screen has the table redrawn in place; nil: lines are added to the output.
 	Screen Screen
 }
 

@@ -33,7 +33,7 @@ type view struct {
 	lock       sync.Mutex
 	sets       map[types.NamespacedName]*v1alpha1.AutoscalingRunnerSet
 	runnerSets map[types.NamespacedName]*v1alpha1.EphemeralRunnerSet
-	// failures say why a kind can't be read at the moment, and since when.
+	// failures are, by kind, the reasons why it can't be read at the moment, and the times since when it can't.
 	failures map[string]failure
 }
 
@@ -100,7 +100,7 @@ type feed struct {
 	view    *view
 }
 
-// stepAfter says what to do if the scale sets of a namespace, "" for all, can't be read, as far as that is known.
+// stepAfter returns the next step if the scale sets of a namespace, "" for all, can't be read; "" if it is not known.
 func stepAfter(err error, namespace string) string {
 	switch {
 	case apierrors.IsForbidden(err) && namespace == "":

@@ -19,7 +19,7 @@ const pastLimit = 20 * time.Second
 
 // past has what the ledger knows of jobs that the cluster has forgotten.
 type past struct {
-	// Where says where the ledger is, empty if it was not asked, and Problem why it could not be.
+	// Where names the ledger, empty if it was not asked; Problem is the reason why it could not be asked.
 	Where   string `json:"where,omitempty"`
 	Problem string `json:"problem,omitempty"`
 
@@ -133,7 +133,7 @@ func recall(job *ledger.Job, where string, now time.Time) Story {
 	return story
 }
 
-// usageOf says what a job requested and used, empty if neither is known.
+// usageOf returns as text what a job requested and used, empty if neither is known.
 func usageOf(job *ledger.Job) string {
 	var parts []string
 	add := func(known *int64, text func(int64) string) {
@@ -153,7 +153,8 @@ func usageOf(job *ledger.Job) string {
 	return strings.Join(parts, ", ")
 }
 
-// note says what was not asked, or not told; empty if there is nothing to say.
+// note returns the text about a ledger that could not be asked, or about jobs that are not told; empty if there is
+// nothing to say.
 func (p *past) note() string {
 	switch {
 	case p.Problem != "":
@@ -165,7 +166,7 @@ func (p *past) note() string {
 	return ""
 }
 
-// nothing says for a message that nothing was found what the ledger said.
+// nothing returns the ledger's part of the message that nothing was found.
 func (p *past) nothing() string {
 	if p.Problem == "" && p.Where != "" {
 		return "The ledger at " + p.Where + " has no such job, either; history.retention says how long it keeps them."

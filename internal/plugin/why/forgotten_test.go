@@ -81,10 +81,14 @@ func TestForgottenJobs(t *testing.T) {
 		t.Errorf("%v: %+v", err, told)
 	}
 	for _, part := range []string{
-		`Job "build" of acme/app, run 1234567890: lost with its runner`, "from the ledger at LEDGER: the cluster has forgotten the runner", "node node-7 (c7.large)",
-		"placed  after 1m00s", "1m30s in all, the longest for placed: the cluster", "runners/linux-old-runner-1 of scale set linux", "NodeLost: the ledger keeps the cause only",
-		"nobody: it runs again in attempt 2", "the cluster's administrator: to lose no more jobs so, run long jobs on nodes that stay",
-		"requested CPU 1500m, requested memory 2Gi, used CPU 500m on average, peak of memory 3Gi, processes killed for lack of memory: 1",
+		`Job "build" of acme/app, run 1234567890: lost with its runner`,
+		"from the ledger at LEDGER: the cluster has forgotten the runner", "node node-7 (c7.large)",
+		"placed  after 1m00s", "1m30s in all, the longest for placed: the cluster",
+		"runners/linux-old-runner-1 of scale set linux", "NodeLost: the ledger keeps the cause only",
+		"nobody: it runs again in attempt 2",
+		"the cluster's administrator: to lose no more jobs so, run long jobs on nodes that stay",
+		"requested CPU 1500m, requested memory 2Gi, used CPU 500m on average, peak of memory 3Gi, processes killed for " +
+			"lack of memory: 1",
 	} {
 		if !strings.Contains(said, part) {
 			t.Errorf("lacks %q:\n%s", part, said)

@@ -30,12 +30,11 @@ type fact struct {
 	pod     *corev1.Pod
 	waiting *v1alpha1.WaitingJob
 	events  []corev1.Event
-	// finding says what keeps the scale set from running more jobs, for a job that has no runner yet; nil if nothing
-	// does.
+	// finding is what keeps the scale set from running more jobs, for a job that has no runner yet; nil if nothing does.
 	finding *finding.Finding
 }
 
-// scope says where to look: in one namespace, or in all of them and, as far as that is not allowed, in one.
+// scope is the namespace to look in, or all of them and, as far as that is not allowed, the one.
 type scope struct {
 	namespace  string
 	everywhere bool
@@ -47,8 +46,8 @@ type gathering struct {
 	scope   scope
 	subject Subject
 	facts   []*fact
-	// unread are kinds that could not be read, with the reason, and narrowed those that could only be read in one
-	// namespace.
+	// unread has the kinds that could not be read, with the reason, and narrowed the kinds that could be read in one
+	// namespace only.
 	unread   map[string]error
 	narrowed []string
 	// foreign is set if there is a pod of the name that is no runner's.
@@ -284,7 +283,7 @@ func (g *gathering) readEvents(ctx context.Context, f *fact) {
 	f.events = events.Items
 }
 
-// where says where was looked.
+// where names the namespaces that the search was in, for messages.
 func (g *gathering) where() string {
 	if !g.scope.everywhere {
 		return "namespace " + g.scope.namespace

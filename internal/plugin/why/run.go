@@ -18,13 +18,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
-// NotFoundError says that there is neither a runner nor a pod nor a waiting job.
+// NotFoundError reports that there is neither a runner nor a pod nor a waiting job of the name.
 type NotFoundError struct{ message string }
 
-// Error says what was looked for and where, and what to try.
+// Error names what was looked for, where it was looked for, and what to try.
 func (e *NotFoundError) Error() string { return e.message }
 
-// Options say where to look, and how to answer.
+// Options select the namespaces to look in, and the form of the answer.
 type Options struct {
 	// The search is in Namespace or, if Everywhere is set, in all namespaces and, as far as the caller may not read all
 	// of them, in Namespace.
@@ -83,7 +83,7 @@ func Run(ctx context.Context, cluster snapshot.Cluster, asked string, options Op
 	return err
 }
 
-// notFound returns the error if nothing was found, or why nothing could be.
+// notFound returns the error for a search that found nothing, or that could read nothing.
 func (g *gathering) notFound(asked string, known *past) error {
 	runners, pods := g.unread["EphemeralRunners"], g.unread["Pods"]
 	if runners != nil && pods != nil {
@@ -101,7 +101,7 @@ func (g *gathering) notFound(asked string, known *past) error {
 		" If the job still waits on GitHub, kubectl harrier doctor -A says why scale sets take none."}
 }
 
-// unreadText says what could not be read, "" if all could.
+// unreadText names the kinds that could not be read, "" if all could.
 func unreadText(unread map[string]error) string {
 	var forbidden, others []string
 	for _, what := range slices.Sorted(maps.Keys(unread)) {
@@ -193,7 +193,7 @@ func (s *Story) write(to io.Writer) {
 	}
 }
 
-// headline says what the story is about and how it stands.
+// headline names the subject of the story and its state.
 func (s *Story) headline() string {
 	what := "A runner without a job"
 	if s.Job != (Job{}) {

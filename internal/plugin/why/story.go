@@ -22,7 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
-// State says how far a job, or a runner without one, is.
+// State is the state of a job, or of a runner without one.
 type State string
 
 // States.
@@ -49,7 +49,7 @@ type Story struct {
 	Namespace string `json:"namespace"`
 	ScaleSet  string `json:"scaleSet,omitempty"`
 	Runner    string `json:"runner,omitempty"`
-	// From says that the cluster has forgotten it, and which ledger knows it; empty for what the cluster knows.
+	// From names the ledger that knows a job which the cluster has forgotten; empty for what the cluster knows.
 	From string `json:"known,omitempty"`
 	Job  Job    `json:"job,omitzero"`
 	// Page is the address of the workflow run on GitHub.
@@ -63,12 +63,12 @@ type Story struct {
 	// Result is GitHub's, after the job has ended.
 	Result     string    `json:"result,omitempty"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Reason says in one word why the job waits or was lost, and Message as text.
+	// Reason is one word for why the job waits or was lost, and Message a text.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Rerun says what becomes of a lost job.
+	// Rerun is the state of a lost job's rerun.
 	Rerun *v1alpha1.RerunStatus `json:"rerun,omitempty"`
-	// Usage says what the job requested and used, as far as the ledger knows.
+	// Usage is what the job requested and used, as far as the ledger knows.
 	Usage string `json:"usage,omitempty"`
 	Next  []Step `json:"next,omitempty"`
 	// Events are Kubernetes' about the runner and its pod, the newest last.
@@ -88,14 +88,14 @@ type Job struct {
 	Event      string `json:"event,omitempty"`
 }
 
-// Phase is one phase of a job's wait: when it was over, and how much of the job's time it took.
+// Phase is one phase of a job's wait: its end, and the part of the job's time that it took.
 type Phase struct {
 	Name    string    `json:"name"`
 	At      time.Time `json:"at"`
 	Seconds int       `json:"seconds"`
 }
 
-// Step says what to do next, and whose step that is.
+// Step is what to do next, and who does it.
 type Step struct {
 	Who string `json:"who"`
 	Do  string `json:"do"`
@@ -209,7 +209,7 @@ func jobOfPod(pod *corev1.Pod) Job {
 	}
 }
 
-// setPhases says what the job waited for. A job that waits has waited until now.
+// setPhases sets the phases of the job's wait, and its length. A job that waits has waited until now.
 func (s *Story) setPhases(reached *v1alpha1.RunnerPhases, now time.Time) {
 	took := map[string]time.Duration{}
 	for _, wait := range phases.Waits(reached) {
@@ -224,8 +224,9 @@ func (s *Story) setPhases(reached *v1alpha1.RunnerPhases, now time.Time) {
 	}
 }
 
-// setCause says why the job waits, or what it was lost to: as the runner says it, or else its pod. Of a job without
-// either, and of one that nothing of its own keeps waiting, it is what keeps the scale set from running more.
+// setCause sets the reason why the job waits, or the cause that it was lost to: the runner's or, without a runner, the
+// pod's. A job without either, and one that nothing of its own keeps waiting, has what keeps the scale set from running
+// more.
 func (s *Story) setCause(f *fact, now time.Time) {
 	switch s.State {
 	case Lost, Failed, Starting, Waiting:
@@ -256,7 +257,7 @@ func (s *Story) setCause(f *fact, now time.Time) {
 	}
 }
 
-// setSteps says what is to be done, and who can do it.
+// setSteps sets what is to be done, and who can do it.
 func (s *Story) setSteps(f *fact) {
 	add := func(do string, who causes.Actor) {
 		if do != "" {
@@ -280,7 +281,7 @@ func (s *Story) setSteps(f *fact) {
 	}
 }
 
-// afterLoss says what becomes of a lost job.
+// afterLoss returns the steps that concern the rerun of a lost job.
 func (s *Story) afterLoss() []Step {
 	again := "run the job again from the page of the workflow run"
 	if s.Rerun == nil {

@@ -25,7 +25,7 @@ type Subject struct {
 	Repository string
 	// Job is the id of a job in the Actions service, and Name that of a runner or a pod.
 	Job, Name string
-	// Note says what the user should know about the answer.
+	// Note is what the user should know about the answer.
 	Note string
 }
 

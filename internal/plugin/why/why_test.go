@@ -64,10 +64,13 @@ var ofSet = map[string]string{v1alpha1.LabelScaleSetName: "linux", v1alpha1.Labe
 func podWith(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Name: runner, CreationTimestamp: *after(13),
 		Labels: map[string]string{
-			v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelJobRunID: "1234567890", v1alpha1.LabelJobID: job,
+			v1alpha1.LabelRunner: "True", v1alpha1.LabelScaleSetName: "linux", v1alpha1.LabelJobRunID: "1234567890",
+			v1alpha1.LabelJobID: job,
 		}, Annotations: map[string]string{
-			v1alpha1.AnnotationJobID: job, v1alpha1.AnnotationJobRunID: "1234567890", v1alpha1.AnnotationJobName: "build (linux)", v1alpha1.AnnotationJobRepository: "acme/app",
-			v1alpha1.AnnotationPhases: "queued=" + unix(&began) + " assigned=" + unix(after(10)) + " created=" + unix(after(12)) + " registered=" + unix(after(13)) + " started=" + unix(after(100)),
+			v1alpha1.AnnotationJobID: job, v1alpha1.AnnotationJobRunID: "1234567890",
+			v1alpha1.AnnotationJobName: "build (linux)", v1alpha1.AnnotationJobRepository: "acme/app",
+			v1alpha1.AnnotationPhases: "queued=" + unix(&began) + " assigned=" + unix(after(10)) + " created=" +
+				unix(after(12)) + " registered=" + unix(after(13)) + " started=" + unix(after(100)),
 		}}}
 	pod.Spec.NodeName = "node-7"
 	pod.Spec.Containers = []corev1.Container{{Name: "runner", Image: "ghcr.io/acme/runner:1"}}
@@ -114,7 +117,7 @@ func scaleSet(assigned, most int, waiting ...v1alpha1.WaitingJob) []client.Objec
 	return []client.Object{set, runnerSet}
 }
 
-// server is an API server with the objects. refused says which reads it forbids.
+// server is an API server with the objects. refused decides which reads it forbids.
 func server(refused func(object any, namespace string) bool, objects ...client.Object) snapshot.Cluster {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil)
 	named := func(object client.Object) []string { return []string{object.GetName()} }
@@ -161,7 +164,7 @@ func asked(t *testing.T, cluster snapshot.Cluster, subject string) (said string,
 	return text.String(), read.Jobs, err
 }
 
-// The stories of one job: how far it is, why, what follows and whose step it is. Exit code 1 is for those in which
+// The stories of one job: its state, the reason, what follows and whose step it is. Exit code 1 is for those in which
 // somebody has to act.
 func TestStories(t *testing.T) {
 	waits := v1alpha1.WaitingJob{Repository: "acme/app", RunID: run, JobID: job, Name: "build (linux)",
@@ -173,26 +176,29 @@ func TestStories(t *testing.T) {
 		says    []string
 	}{
 		"it runs": {[]client.Object{runnerWith(nil), podWith(nil)}, Running, false, []string{
-			`Job "build (linux)" of acme/app, run 1234567890: running`, "https://github.com/acme/app/actions/runs/1234567890", "node node-7, image ghcr.io/acme/runner:1",
-			"placed  after 1m00s", "1m40s in all, the longest for placed: the cluster", "runners/" + runner + " of scale set linux", "started by push",
+			`Job "build (linux)" of acme/app, run 1234567890: running`, "https://github.com/acme/app/actions/runs/1234567890",
+			"node node-7, image ghcr.io/acme/runner:1", "placed  after 1m00s",
+			"1m40s in all, the longest for placed: the cluster", "runners/" + runner + " of scale set linux", "started by push",
 		}},
 		"it has ended": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) {
 			r.Status.JobResult, r.Status.FinishedAt = "failed", after(160)
 		})}, Ended, false,
 			[]string{"failed at ", "after 1m00s"}},
 		"a node went": {[]client.Object{runnerWith(lost("NodeLost", "node node-7 is gone", nil))}, Lost, true, []string{
-			"lost with its runner", "NodeLost: node node-7 is gone", "the job's author: run the job again", "the cluster's administrator: to lose no more jobs so, run long jobs on nodes that stay",
+			"lost with its runner", "NodeLost: node node-7 is gone", "the job's author: run the job again",
+			"the cluster's administrator: to lose no more jobs so, run long jobs on nodes that stay",
 		}},
 		"it runs again": {[]client.Object{runnerWith(lost("OOMKilled", "container runner",
 			&v1alpha1.RerunStatus{State: "Done", Attempt: 2, Since: *after(200)}))}, Lost, true,
 			[]string{"nobody: it runs again in attempt 2",
 				"whoever installs the scale set: to lose no more jobs so, raise the memory limit"}},
-		"it is not run again": {[]client.Object{
-			runnerWith(lost("Evicted", "", &v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
+		"it is not run again": {[]client.Object{runnerWith(lost("Evicted", "",
+			&v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
 			[]string{"the job's author: run the job again from the page of the workflow run; it is not run again by " +
 				"itself: somebody cancelled the run"}},
 		"it waits for the maximum": {scaleSet(4, 4, waits), Waiting, false, []string{
-			"waits for a runner", "MaxRunnersReached: maxRunners of 4 is reached", "whoever installs the scale set: raise maxRunners", "runners/linux",
+			"waits for a runner", "MaxRunnersReached: maxRunners of 4 is reached",
+			"whoever installs the scale set: raise maxRunners", "runners/linux",
 		}},
 		"the maximum is 0":              {scaleSet(4, 0, waits), Waiting, true, []string{"MaxRunnersZero: maxRunners is 0", "whoever installs the scale set: raise maxRunners"}},
 		"it waits and nothing is wrong": {scaleSet(4, 40, waits), Waiting, false, []string{"nobody: wait"}},
@@ -255,8 +261,11 @@ func TestNamesOfOneJob(t *testing.T) {
 		Labels: map[string]string{v1alpha1.LabelScaleSetName: "linux"}}}
 	cluster := server(nil, runnerWith(nil), podWith(nil), workflowPod, database)
 	for _, subject := range []string{
-		"1234567890", job, strings.ToUpper(job), "77", runner, "pod/" + runner, "ephemeralrunners.actions.github.com/" + runner, runner + "-workflow",
-		"https://github.com/acme/app/actions/runs/1234567890", "https://GHES.example.com/Acme/App/actions/runs/1234567890/attempts/2", "https://github.com/acme/app/actions/runs/1234567890/job/55?pr=3#step:1:2",
+		"1234567890", job, strings.ToUpper(job), "77", runner, "pod/" + runner,
+		"ephemeralrunners.actions.github.com/" + runner, runner + "-workflow",
+		"https://github.com/acme/app/actions/runs/1234567890",
+		"https://GHES.example.com/Acme/App/actions/runs/1234567890/attempts/2",
+		"https://github.com/acme/app/actions/runs/1234567890/job/55?pr=3#step:1:2",
 	} {
 		if said, stories, err := asked(t, cluster, subject); err != nil || len(stories) != 1 ||
 			stories[0].Runner != runner || stories[0].Job.ID != job {
@@ -301,7 +310,7 @@ func TestOfPodsAlone(t *testing.T) {
 	}
 }
 
-// A pod of container hooks stands for its runner's, and how a container ended says what its job was lost to.
+// A pod of container hooks stands for its runner's, and the cause of a lost job is known by the way a container ended.
 func TestWhatAPodAloneTells(t *testing.T) {
 	hooks := podWith(func(p *corev1.Pod) {
 		p.Name, p.Labels, p.Annotations = runner+"-workflow", map[string]string{v1alpha1.LabelRunnerPod: runner}, nil

@@ -109,7 +109,7 @@ func restartPause(first time.Duration, restarts int32) time.Duration {
 	return pause
 }
 
-// once starts a container, waits for its end, and returns its exit code.
+// once starts a container a single time, waits for its end, and returns its exit code.
 func (p *player) once(ctx context.Context, spec corev1.Container, restarts int32, up chan<- struct{}) int {
 	p.awaitThaw()
 	run, runner, ok := p.prepare(ctx, spec, restarts)

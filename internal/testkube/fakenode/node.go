@@ -41,7 +41,7 @@ type Options struct {
 	Name string
 	// Namespace limits the node to one namespace.
 	Namespace string
-	// Accepts says which unbound pods this node binds to itself. Nil accepts all.
+	// Accepts chooses the unbound pods that this node binds to itself. Nil accepts all.
 	Accepts func(*corev1.Pod) bool
 	// StartLatency is the time from the binding to the start of the first container. Default 50 ms.
 	StartLatency time.Duration

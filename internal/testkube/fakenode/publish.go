@@ -133,7 +133,7 @@ func (p *player) remove() {
 		return
 	}
 	p.publishNow()
-	zero := int64(0) // seconds of grace: the object goes at once, unless finalizers hold it
+	zero := int64(0) // seconds of grace: the object goes immediately, unless finalizers hold it
 	options := metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.pod.UID}}
 	p.write(func(ctx context.Context) error {
 		return p.node.clientset.CoreV1().Pods(p.pod.Namespace).Delete(ctx, p.pod.Name, options)

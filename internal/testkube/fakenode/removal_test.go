@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// A manager that is killed while it deletes a pod leaves one whose grace period is zero and that nobody but its node
-// removes.
+// A manager that is killed while it deletes a pod leaves the pod with a grace period of zero, and nobody but its node
+// removes it.
 func TestANodeRemovesAPodWhoseDeletionWasInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{

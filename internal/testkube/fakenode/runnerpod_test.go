@@ -126,8 +126,8 @@ func (c *countingClock) Now() time.Time { return time.Unix(c.seconds.Add(1), 0) 
 
 func (c *countingClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// The order is that of the node's reports. What the programs themselves observe may differ: one that was started first
-// may take its first step later than one that was started after it.
+// The order is that of the node's reports. What the programs themselves observe may differ: a program that was started
+// first may take its first step later than the next program.
 func TestInitContainersComeFirstAndSidecarsEndLast(t *testing.T) {
 	s := newStage(t, testkube.Shared(t), fakenode.Options{
 		Runners: map[string]fakenode.Runner{"init": fakenode.Exit(0), "dind": fakenode.UntilStopped(),

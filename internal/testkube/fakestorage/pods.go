@@ -68,7 +68,7 @@ func (s *Storage) place(ctx context.Context, pod *corev1.Pod) string {
 	return why
 }
 
-// room returns a zone with room for a pod: the given one, if there is one. Otherwise it says why there is none.
+// room returns a zone with room for a pod: the given one, if there is one. Without room it returns the reason why.
 func (s *Storage) room(zone string) (in, why string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -29,7 +29,7 @@ import (
 // Options configure a storage. The zero value binds the claims of all namespaces, in a single zone, when the first pod
 // that mounts them is placed (WaitForFirstConsumer).
 type Options struct {
-	// Accepts says which claims are bound. Nil accepts all.
+	// Accepts chooses the claims that are bound. Nil accepts all.
 	Accepts func(*corev1.PersistentVolumeClaim) bool
 	// Immediate binds claims as soon as they exist, in one zone after the other, full or not.
 	Immediate bool
@@ -56,7 +56,7 @@ type Storage struct {
 	holders map[types.UID]*corev1.Pod
 	full    sets.Set[string]
 	begun   int // claims that were bound immediately
-	// unmade and unmounted say why a volume can't be made or mounted; nil means that all can.
+	// unmade and unmounted return the reason why a volume can't be made or mounted; nil means that all can.
 	unmade     func(*corev1.PersistentVolumeClaim) string
 	unmounted  func(*corev1.Pod, *corev1.PersistentVolumeClaim) string
 	violations []string
@@ -158,14 +158,14 @@ func (s *Storage) FillZone(zone string, full bool) {
 	})
 }
 
-// RefuseVolumes installs the function that says why a volume can't be made for a claim, such as that its StorageClass
-// is missing, and empty if it can. Nil means that all can be made.
+// RefuseVolumes installs the function that returns the reason why a volume can't be made for a claim, such as a missing
+// StorageClass; empty if it can be made. Nil means that all can be made.
 func (s *Storage) RefuseVolumes(why func(*corev1.PersistentVolumeClaim) string) {
 	s.change(func() { s.unmade = why })
 }
 
-// RefuseMounts installs the function that says why a pod's node can't mount a claim, empty if it can. Nil means that
-// all can be mounted.
+// RefuseMounts installs the function that returns the reason why a pod's node can't mount a claim, empty if it can. Nil
+// means that all can be mounted.
 func (s *Storage) RefuseMounts(why func(*corev1.Pod, *corev1.PersistentVolumeClaim) string) {
 	s.change(func() { s.unmounted = why })
 }

@@ -77,7 +77,7 @@ func rested(now time.Time) int {
 			break // all that follow were handed out later still
 		}
 		if probe, err := listen(candidate.number); err == nil {
-			_ = probe.Close() // nobody has connected, so the port is free at once
+			_ = probe.Close() // nobody has connected, so the port is free immediately
 			queue = append(slices.Delete(queue, i, i+1), port{candidate.number, now})
 			return candidate.number
 		}

@@ -1,10 +1,10 @@
-// Package link has the addresses of pages and tables, relative to each other: pages work below any path of an ingress or
-// proxy.
+// Package link has the addresses of pages and tables, relative to each other: pages work below any path of an ingress
+// or proxy.
 package link
 
 import "net/url"
 
-// To returns where a page with a query is, with parts of the query changed: an empty value leaves its part out.
+// To returns the address of a page with a query, with parts of the query changed: an empty value leaves its part out.
 func To(page string, query url.Values, changes ...string) string {
 	changed := url.Values{}
 	for name, values := range query {
@@ -26,7 +26,7 @@ func To(page string, query url.Values, changes ...string) string {
 	return page + "?" + changed.Encode()
 }
 
-// Within returns the part of a query that says which time it is about.
+// Within returns the part of a query that chooses the time.
 func Within(query url.Values) url.Values {
 	times := url.Values{}
 	for _, name := range []string{"from", "to"} {
@@ -42,13 +42,13 @@ func ToSet(cluster, namespace, set string, query url.Values) string {
 	return To("set", Within(query), "cluster", cluster, "namespace", namespace, "set", set)
 }
 
-// Choice is one of several, and where it leads.
+// Choice is one of several, with the address that it leads to.
 type Choice struct {
 	Text, Value, Link string
 	Chosen            bool
 }
 
-// Table is a table of the API, with where its JSON and CSV are.
+// Table is a table of the API, with the addresses of its JSON and CSV.
 type Table struct{ JSON, CSV, Of string }
 
 // ToTable leads to a table with the query of a page, from its first row on.

@@ -1,5 +1,5 @@
-// Package pagetest has a day of an invented installation for whoever looks at the pages without a cluster: their tests,
-// the browser's, and people who change them. The same moment always gives the same day.
+// Package pagetest has a day of an invented installation, to look at the pages without a cluster: for their tests,
+// those in a browser, and people who change them. The same moment always gives the same day.
 package pagetest
 
 import (
@@ -22,11 +22,11 @@ import (
 // Name is the name of the cluster.
 const Name = "6c1f8f8e-0b5e-4c55-9d55-1d2f3a4b5c6d"
 
-// Prices are what a CPU and a GiB cost.
+// Prices are those of a CPU and of a GiB for an hour.
 var Prices = ledger.Prices{CPUHour: 0.031, GiBHour: 0.004}
 
-// Hostile is what a workflow may name a job: it would run a script, turn the direction of writing around, and fill
-// pages.
+// Hostile is a name that a workflow may give a job: it would run a script, turn the direction of writing around, and
+// fill pages.
 var Hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>` + "\u202egnp.exe\u202c\u0000\u001b[31m" +
 	strings.Repeat("very long ", 1000)
 
@@ -36,7 +36,7 @@ type set struct {
 	most            int64
 	limited         string
 	cpu, memory     int64
-	// jobs is how many run at a time in the middle of the day, minutes how long one takes.
+	// jobs is the number of jobs that run at a time in the middle of the day, and each takes minutes.
 	jobs, minutes float64
 	workflows     []workflow
 }
@@ -65,8 +65,8 @@ func Fill(ctx context.Context, l *ledger.Ledger, now time.Time) error {
 	random := rand.New(rand.NewPCG(7, 11)) //nolint:gosec // the same day each time
 	now = now.UTC().Truncate(time.Minute)
 	begin := now.Add(-24 * time.Hour)
-	gap := ledger.Gap{Cluster: Name, From: begin.Add(9*time.Hour + 10*time.Minute), To: begin.Add(9*time.Hour + 50*time.Minute),
-		Reason: ledger.GapStopped}
+	gap := ledger.Gap{Cluster: Name, From: begin.Add(9*time.Hour + 10*time.Minute),
+		To: begin.Add(9*time.Hour + 50*time.Minute), Reason: ledger.GapStopped}
 	if err := l.PutGap(ctx, gap); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func Fill(ctx context.Context, l *ledger.Ledger, now time.Time) error {
 	return l.AddUp(ctx)
 }
 
-// load is how busy the day is at a moment, from 0.1 to 1.
+// load returns the load at a moment of the day, from 0.1 to 1.
 func load(begin, moment time.Time) float64 {
 	return 0.1 + 0.9*math.Pow(math.Sin(math.Pi*moment.Sub(begin).Hours()/24), 2)
 }
@@ -199,11 +199,11 @@ func attempts(now time.Time) []ledger.Job {
 	return []ledger.Job{lost, again, harmful}
 }
 
-// noGPU is what the scheduler says of a pod that no node suits.
-const noGPU = "0/9 nodes are available: 3 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node affinity/selector. " +
-	"preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."
+// noGPU is the scheduler's message about a pod that no node suits.
+const noGPU = "0/9 nodes are available: 3 Insufficient nvidia.com/gpu, 6 node(s) didn't match Pod's node " +
+	"affinity/selector. " + "preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."
 
-// Cluster has what waits in the invented installation.
+// Cluster has the jobs and runners that wait in the invented installation.
 type Cluster struct{ At time.Time }
 
 // Now returns what a scale set waits for.
@@ -211,9 +211,11 @@ func (c Cluster) Now(_, set string) (now watch.Now) {
 	switch set {
 	case "linux":
 		now.Waiting = []v1alpha1.WaitingJob{
-			{Repository: "acme/web", RunID: 19_200_000_001, Name: "test (node 24)", AssignedAt: metav1.NewTime(c.At.Add(-12 * time.Minute)),
-				QueuedAt: new(metav1.NewTime(c.At.Add(-12 * time.Minute)))},
-			{Repository: "acme/api", RunID: 19_200_000_002, Name: Hostile, AssignedAt: metav1.NewTime(c.At.Add(-11 * time.Minute))},
+			{Repository: "acme/web", RunID: 19_200_000_001, Name: "test (node 24)",
+				AssignedAt: metav1.NewTime(c.At.Add(-12 * time.Minute)),
+				QueuedAt:   new(metav1.NewTime(c.At.Add(-12 * time.Minute)))},
+			{Repository: "acme/api", RunID: 19_200_000_002, Name: Hostile,
+				AssignedAt: metav1.NewTime(c.At.Add(-11 * time.Minute))},
 		}
 		now.Limit = &finding.Finding{Severity: finding.Warning, Reason: "MaxRunnersReached",
 			Message: "maxRunners of 12 is reached, with 15 assigned jobs; more jobs wait on GitHub",
@@ -228,7 +230,8 @@ func (c Cluster) Now(_, set string) (now watch.Now) {
 			Message: "1 runner waits, while 0 have a node; for example gpu-7k2xq: " + noGPU,
 			Fix:     "add nodes, or make the template ask for less: requests, nodeSelector, affinity, tolerations, volumes",
 		}
-		now.Needs = []watch.Need{{Kind: watch.Request, Name: "cpu", What: "12"}, {Kind: watch.Request, Name: "memory", What: "64Gi"},
+		now.Needs = []watch.Need{{Kind: watch.Request, Name: "cpu", What: "12"},
+			{Kind: watch.Request, Name: "memory", What: "64Gi"},
 			{Kind: watch.Request, Name: "nvidia.com/gpu", What: "1"}, {Kind: watch.Label, Name: "pool", What: "gpu"}}
 	}
 	return now

@@ -1,5 +1,5 @@
-// Package picture turns what the ledger knows into shapes: places in percents, paths in slots. It is pure; templates draw
-// them.
+// Package picture turns what the ledger knows into shapes: places in percents, paths in slots. It is pure; templates
+// draw the shapes.
 package picture
 
 import (
@@ -17,7 +17,7 @@ import (
 // Window is the time that a picture shows. Places in it are percents of its width, so that pictures fit any screen.
 type Window struct{ From, To time.Time }
 
-// place returns where a moment is, inside of the window.
+// place returns the place of a moment, inside of the window.
 func (w Window) place(moment time.Time) float64 {
 	const precision = 1000 // a screen has less than 100,000 pixels
 	exact := max(0, min(100, 100*float64(moment.Sub(w.From))/float64(w.To.Sub(w.From))))
@@ -35,8 +35,8 @@ func (w Window) ticks() (ticks []Tick) {
 	const hour, day = time.Hour, 24 * time.Hour
 	length, form := w.To.Sub(w.From), "15:04"
 	every := 14 * day
-	for _, candidate := range []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, hour / 2, hour, 2 * hour,
-		4 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day} {
+	for _, candidate := range []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute, hour / 2, hour,
+		2 * hour, 4 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day} {
 		if length/candidate <= 7 {
 			every = candidate
 			break
@@ -61,8 +61,8 @@ func (w Window) span(from, to time.Time) Span {
 	return Span{x, max(0.15, w.place(to)-x)}
 }
 
-// merged returns the parts of a window in which nobody looked. Those that are close to each other are one, so that there
-// are 200 at most.
+// merged returns the parts of a window in which nobody looked. Parts that are close to each other become one, so that
+// there are 200 at most.
 func (w Window) merged(gaps []ledger.Gap) (spans []Span) {
 	const apart = 0.5
 	sorted := slices.SortedFunc(slices.Values(gaps), func(a, b ledger.Gap) int { return a.From.Compare(b.From) })
@@ -77,30 +77,30 @@ func (w Window) merged(gaps []ledger.Gap) (spans []Span) {
 	return spans
 }
 
-// stripSlots is how many slots a strip has: half an hour each for a day.
+// stripSlots is the number of slots of a strip: half an hour each for a day.
 const stripSlots = 48
 
-// Strip shows the jobs of a scale set over time: those that ran, and on top of them those that waited. Its coordinates
-// are slots, and percents of its height.
+// Strip shows the jobs of a scale set over time: running jobs, and on top of them waiting jobs. Its coordinates are
+// slots, and percents of its height.
 type Strip struct {
 	// These are paths. Most is the number of runners that was allowed; Gaps are slots in which nobody looked for a
 	// while.
 	Running, Waiting, Most, Gaps string
 	Ticks                        []Tick
-	// Top is what the height stands for; the others are the largest numbers that were seen.
+	// Top is the number that the whole height stands for; the others are the largest numbers that were seen.
 	Top, MostRunning, MostWaiting int64
 	Known                         bool
 }
 
-// slot is what a strip shows of one of its slots: the largest numbers in it.
+// slot has the largest numbers within one slot of a strip.
 type slot struct {
 	known            bool
 	running, waiting int64
 	most             *int64
 }
 
-// NewStrip draws the samples of one scale set, the oldest first. A sample holds until the next, at most as long as the
-// ledger lets one be without.
+// NewStrip draws the samples of one scale set, the oldest first. A sample holds until the next one, at most for
+// SampleInterval and some slack.
 func NewStrip(samples []ledger.Sample, gaps []ledger.Gap, w Window) Strip {
 	slots := make([]slot, stripSlots)
 	long := w.To.Sub(w.From) / stripSlots
@@ -175,8 +175,8 @@ func extended(outline []edge, height float64, to int) []edge {
 	return append(outline, edge{height, to})
 }
 
-// area returns the path around what is between two heights of each slot, in as few steps as there are changes: for slots
-// that are side by side along their upper edge, and back along the lower.
+// area returns the path around the area between two heights of each slot, in as few steps as there are changes: along
+// the upper edge of slots that are side by side, and back along their lower edge.
 func area(slots []slot, between func(slot) (low, high float64)) string {
 	var path strings.Builder
 	for first := 0; first < len(slots); first++ {
@@ -211,7 +211,7 @@ type Timeline struct {
 	Ticks  []Tick
 	Gaps   []Span
 	Height int
-	// NotShown is how many jobs had no lane left.
+	// NotShown is the number of jobs for which no lane was left.
 	NotShown int
 }
 
@@ -253,14 +253,16 @@ func NewTimeline(jobs []ledger.Job, gaps []ledger.Gap, w Window, now time.Time) 
 		outcome := words.OutcomeOf(job)
 		t.Bars = append(t.Bars, Bar{
 			Y: lane * laneHeight, Wait: Span{w.place(from), w.place(started) - w.place(from)}, Run: w.span(started, to),
-			Class: outcome.Class, Title: words.Foreign(job.Name) + ", " + outcome.Word + ", " + words.Took(max(0, to.Sub(started))),
+			Class: outcome.Class, Title: words.Foreign(job.Name) + ", " + outcome.Word + ", " +
+				words.Took(max(0, to.Sub(started))),
 		})
 	}
 	t.Height = max(1, len(free)) * laneHeight
 	return t
 }
 
-// begun is when a job's runner began to be its own: when it was created or, if it was idle before, when the job came.
+// begun returns the time since when a job's runner was there for this job: its creation or, if the runner was idle
+// before, the time at which the job came.
 func begun(job *ledger.Job) time.Time {
 	from := job.Created
 	for _, later := range []time.Time{job.Assigned, job.Queued} {
@@ -279,7 +281,7 @@ type Part struct {
 	Number int
 	Class  string
 	words.Step
-	// Took is how long it was or, of many jobs, how long 95 of 100 waited at most, and Half how long half of them did.
+	// Took is its length or, of many jobs, the time that 95 of 100 waited at most; half of them waited for Half at most.
 	Took, Half time.Duration
 	Until      time.Time
 	Span
@@ -296,16 +298,16 @@ func PartsOf(job *ledger.Job) (parts []Part) {
 	return spread(parts)
 }
 
-// Waits is how long jobs waited, as a whole and by phase.
+// Waits has the times that jobs waited, as a whole and by phase.
 type Waits struct {
 	Jobs int64
 	// Half of the jobs waited no longer than Half, and 95 of 100 no longer than Most.
 	Half, Most time.Duration
-	// Parts have the same of each phase; that with the largest Took is what most jobs wait for that wait long.
+	// Parts have the same of each phase. Most jobs that wait long wait for the phase with the largest Took.
 	Parts []Part
 }
 
-// WaitsOf returns how long jobs waited that are not added up by anything.
+// WaitsOf returns the waits of jobs that are all added up together.
 func WaitsOf(found []ledger.Wait) (w Waits) {
 	for i := range found {
 		wait := &found[i]

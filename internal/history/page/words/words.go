@@ -1,4 +1,4 @@
-// Package words says to people what the ledger's figures, times and words mean.
+// Package words turns the ledger's figures, times and words into text for people.
 package words
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 )
 
-// longestText is how many characters of a text of others are shown: workflows give jobs names of any length.
+// Of a text of others longestText characters are shown: workflows give jobs names of any length.
 const longestText = 100
 
-// longestMessage is how many characters of a message are shown: the scheduler gives a reason for each kind of node.
+// Of a message longestMessage characters are shown: the scheduler gives a reason for each kind of node.
 const longestMessage = 600
 
 // Foreign returns a text of others with spaces instead of what can't be printed, such as directions of writing, and
@@ -136,7 +136,7 @@ func Memory(bytes *int64) string {
 
 // Step is one of the phases that a job waits for.
 type Step struct {
-	// Phase is its name everywhere else, Short one for a person, Whose says what the time until then depends on.
+	// Phase is its name everywhere else, Short a name for people, and Whose names what the time until then depends on.
 	Phase, Short, Whose string
 }
 
@@ -159,7 +159,8 @@ func StepOf(phase string) (number int, s Step) {
 	return number + 1, steps[number]
 }
 
-// Slowest says for what jobs waited longest on average, and how long; empty if they didn't wait, or nobody knows.
+// Slowest returns the phase that jobs waited for longest on average, and the time; empty if they didn't wait, or if it
+// is not known.
 func Slowest(waits map[string]float64) string {
 	most, name := 0.5, "" // less is shown as 0 s
 	for _, step := range steps {
@@ -173,7 +174,7 @@ func Slowest(waits map[string]float64) string {
 	return name + ", " + tookSeconds(most)
 }
 
-// Whole returns how long jobs waited on average in all, empty if nobody knows.
+// Whole returns the time that jobs waited on average in all, empty if it is not known.
 func Whole(waits map[string]float64) string {
 	if len(waits) == 0 {
 		return ""
@@ -185,7 +186,7 @@ func Whole(waits map[string]float64) string {
 	return tookSeconds(whole)
 }
 
-// Waited returns how long a job waited in all, empty if nobody knows when its wait began.
+// Waited returns the time that a job waited in all, empty if the beginning of its wait is not known.
 func Waited(job *ledger.Job) string {
 	waits := job.Waits()
 	if len(waits) == 0 {
@@ -198,7 +199,7 @@ func Waited(job *ledger.Job) string {
 	return Took(whole)
 }
 
-// Outcome is how a job ended, in one word for people and one for the style.
+// Outcome is the end of a job, in one word for people and one for the style.
 type Outcome struct{ Word, Class string }
 
 func OutcomeOf(job *ledger.Job) Outcome {
@@ -213,7 +214,7 @@ func OutcomeOf(job *ledger.Job) Outcome {
 	return Outcome{"unknown", "unknown"}
 }
 
-// meanings say what jobs were lost to.
+// meanings explain the causes that jobs were lost to.
 var meanings = map[string]string{
 	string(v1alpha1.LostCauseEvicted): "The pod was evicted: by a node drain or an autoscaler, by a taint, or by its " +
 		"node because that ran short of memory or disk.",
@@ -225,15 +226,15 @@ var meanings = map[string]string{
 	string(v1alpha1.LostCauseUnknown):         "The pod was gone before anybody saw why.",
 }
 
-// LostMeaning says what a job was lost to, empty if nobody knows.
+// LostMeaning explains the cause that a job was lost to, empty if there is no explanation.
 func LostMeaning(cause string) string { return meanings[cause] }
 
-// gapMeanings say why nobody looked.
+// gapMeanings explain the reasons why nobody looked.
 var gapMeanings = map[string]string{
 	ledger.GapStopped:      "no ledger ran",
 	ledger.GapClockSetBack: "the clock was set back: how long no ledger ran is not known",
 	ledger.GapOverflow:     "the database was away, or its disk full, for too long",
 }
 
-// GapMeaning returns why nobody looked.
+// GapMeaning explains the reason why nobody looked.
 func GapMeaning(reason string) string { return cmp.Or(gapMeanings[reason], Foreign(reason)) }
