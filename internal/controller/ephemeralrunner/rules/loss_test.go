@@ -75,9 +75,9 @@ func exitedBefore(e *jobEnd) {
 }
 
 // result has GitHub report the job's result so long after noon.
-func result(result string, after time.Duration) func(*jobEnd) {
+func result(said string, later time.Duration) func(*jobEnd) {
 	return func(e *jobEnd) {
-		e.status.JobResult, e.status.FinishedAt = result, &metav1.Time{Time: noon.Add(after)}
+		e.status.JobResult, e.status.FinishedAt = said, &metav1.Time{Time: noon.Add(later)}
 	}
 }
 
