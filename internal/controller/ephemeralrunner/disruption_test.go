@@ -1,15 +1,12 @@
 package ephemeralrunner_test
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
@@ -241,26 +238,5 @@ func TestEndsFromOutsideOfARunnerThatWasUpDoNotAddUp(t *testing.T) {
 				}
 			}, newRunner())
 		})
-	}
-}
-
-// The status has the latest disruptions only, each under the UID of its pod, and the key of no other attempt.
-func TestNotedDisruptionsAreTheLatest(t *testing.T) {
-	status := &v1alpha1.EphemeralRunnerStatus{Failures: map[string]metav1.Time{"lost-3": metav1.NewTime(noon)}}
-	for i := range 9 {
-		rules.Record(status, fmt.Sprint("pod-", i), rules.Decision{Disruption: true},
-			noon.Add(time.Duration(i)*time.Minute))
-	}
-	var kept []string
-	for attempt := range status.Disruptions {
-		kept = append(kept, attempt)
-	}
-	slices.Sort(kept)
-	if want := []string{"pod-4", "pod-5", "pod-6", "pod-7", "pod-8"}; !slices.Equal(kept, want) ||
-		len(status.Failures) != 1 {
-		t.Errorf("noted %v and %v, want %v and the failure", kept, status.Failures, want)
-	}
-	if last := rules.LastRecorded(status); !last.Equal(noon.Add(8 * time.Minute)) {
-		t.Errorf("the last one is dated %s", last)
 	}
 }

@@ -48,22 +48,22 @@ var (
 	removedOnGitHub = func(o *rules.Leaving) { o.Removal = rules.Progress{Known: true} }
 	beingRemoved    = func(o *rules.Leaving) { o.Removal = rules.Progress{Known: true, Running: true} }
 	jobEnded        = func(o *rules.Leaving) { o.MayHaveJob, o.Completed = true, true }
+	neverRegistered = func(o *rules.Leaving) { o.Registered = false }
+	beingRegistered = func(o *rules.Leaving) { o.Provisioning = true }
+	podUnseen       = func(o *rules.Leaving) { o.Unseen = true }
 )
 
 func in(d time.Duration) time.Time { return noon.Add(d) }
 
 func TestPlanFinalizationWithoutAPod(t *testing.T) {
-	unknown := func(o *rules.Leaving) { o.Registered = false }
 	forced := func(o *rules.Leaving) { o.Forced = true }
-	underWay := func(o *rules.Leaving) { o.Provisioning = true }
-	unseen := func(o *rules.Leaving) { o.Unseen = true }
 	runFinalizationCases(t, map[string]finalizationCase{
-		"being registered": {finalizingOf(podstatus.Missing, underWay), rules.Finalization{}},
+		"being registered": {finalizingOf(podstatus.Missing, beingRegistered), rules.Finalization{}},
 		"pod on its way to the cache": {
-			finalizingOf(podstatus.Missing, removedOnGitHub, unseen),
+			finalizingOf(podstatus.Missing, removedOnGitHub, podUnseen),
 			rules.Finalization{DeleteChildren: true, RequeueAt: in(time.Second)},
 		},
-		"never registered": {finalizingOf(podstatus.Missing, unknown), rules.Finalization{DeleteChildren: true, RemoveFinalizers: true}},
+		"never registered": {finalizingOf(podstatus.Missing, neverRegistered), rules.Finalization{DeleteChildren: true, RemoveFinalizers: true}},
 		"no pod": {
 			finalizingOf(podstatus.Missing),
 			rules.Finalization{DeleteChildren: true, Deregister: true, RequeueAt: in(rules.AnswerTimeout)},
@@ -94,6 +94,7 @@ func TestPlanFinalization(t *testing.T) {
 		o.Removal.FinishedAt = noon.Add(-2 * time.Second)
 		o.See(false, false, noon.Add(-time.Second))
 	}
+	busyBefore := func(o *rules.Leaving) { o.Removal.FinishedAt = noon.Add(-time.Second) }
 	terminating := func(o *rules.Leaving) { o.PodDueAt = in(rules.DefaultPendingTimeout) }
 	late := lateBy(rules.DefaultPendingTimeout)
 	reported := func(o *rules.Leaving) { o.KeptReported = true }
@@ -141,6 +142,10 @@ func TestPlanFinalization(t *testing.T) {
 			finalizingOf(podstatus.Running, refused(rules.Busy, rules.BusyRetryBackoff)),
 			rules.Finalization{ReportDraining: true, RequeueAt: in(rules.BusyRetryBackoff)},
 		},
+		"runs, busy since before its deletion": {
+			finalizingOf(podstatus.Running, refused(rules.Busy, rules.BusyRetryBackoff), busyBefore),
+			rules.Finalization{ReportDraining: true, RequeueAt: in(rules.BusyRetryBackoff)},
+		},
 		"runs, busy, half a minute later": {
 			finalizingOf(podstatus.Running, refused(rules.Busy, rules.BusyRetryBackoff), lateBy(rules.BusyRetryBackoff)),
 			rules.Finalization{ReportDraining: true, Deregister: true},
@@ -162,4 +167,30 @@ func TestPlanFinalization(t *testing.T) {
 			rules.Finalization{ReportDraining: true, Deregister: true},
 		},
 	})
+}
+
+// A runner has nothing left if it has no pod, gets none, and can't have a job: then its object goes at once.
+func TestNothingLeft(t *testing.T) {
+	for title, test := range map[string]struct {
+		observed *rules.Leaving
+		want     bool
+	}{
+		"removed on GitHub":                    {finalizingOf(podstatus.Missing, removedOnGitHub), true},
+		"never registered":                     {finalizingOf(podstatus.Missing, neverRegistered), true},
+		"its job is over":                      {finalizingOf(podstatus.Missing, jobEnded), true},
+		"GitHub was not asked":                 {finalizingOf(podstatus.Missing), false},
+		"GitHub is being asked":                {finalizingOf(podstatus.Missing, beingRemoved), false},
+		"GitHub refused":                       {finalizingOf(podstatus.Missing, refused(rules.Temporary, 0)), false},
+		"being registered":                     {finalizingOf(podstatus.Missing, removedOnGitHub, beingRegistered), false},
+		"its pod is on its way":                {finalizingOf(podstatus.Missing, removedOnGitHub, podUnseen), false},
+		"its pod runs":                         {finalizingOf(podstatus.Running, removedOnGitHub), false},
+		"its pod has ended":                    {finalizingOf(podstatus.Succeeded, jobEnded), false},
+		"its pod starts, GitHub was not asked": {finalizingOf(podstatus.Pending), false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			if got := test.observed.NothingLeft(); got != test.want {
+				t.Errorf("nothing left: %t, want %t", got, test.want)
+			}
+		})
+	}
 }

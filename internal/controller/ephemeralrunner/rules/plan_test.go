@@ -35,6 +35,12 @@ func failedTimes(n int, last time.Time) func(*rules.World) {
 	}
 }
 
+func disruptedAt(at time.Time) func(*rules.World) {
+	return func(o *rules.World) {
+		o.Runner.Status.Disruptions = map[string]metav1.Time{"evicted": metav1.NewTime(at)}
+	}
+}
+
 func provisioningFailed(kind rules.Kind, due time.Time) func(*rules.World) {
 	return func(o *rules.World) {
 		o.Provisioning = rules.Progress{Known: true, Failure: &rules.Failure{Kind: kind, Reason: "Refused", Message: "no"},
@@ -125,6 +131,7 @@ func TestPlanProvision(t *testing.T) {
 		"after a failure, pause over":    {given(podstatus.Missing, failedTimes(2, noon), after(10*time.Second)), rules.Launch, 0},
 		"failure dated in the future":    {given(podstatus.Missing, failedTimes(2, noon), after(-3*time.Hour)), rules.Launch, 0},
 		"after five failures":            {given(podstatus.Missing, failedTimes(5, noon)), rules.Wait, 80 * time.Second},
+		"failures and a disruption":      {given(podstatus.Missing, failedTimes(2, noon), disruptedAt(noon.Add(time.Second)), after(time.Second)), rules.Wait, 21 * time.Second},
 		"noted pod is to go":             {given(podstatus.NeverStarted, failureIsNoted), rules.DeleteFailedPod, 0},
 		"noted pod is on its way out":    {given(podstatus.NeverStarted, failureIsNoted, dueAt(noon.Add(time.Minute))), rules.DeleteFailedPod, time.Minute},
 		"noted pod stays":                {given(podstatus.NeverStarted, failureIsNoted, dueAt(noon)), rules.Fail, 0},
