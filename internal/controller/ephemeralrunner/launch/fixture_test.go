@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,8 +56,10 @@ func inBubble(t *testing.T, test func(f *fixture), change ...func(*launch.Option
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{
-			T: t, memory: &launch.Memory{}, github: &github{}, api: fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(),
-			fails: map[string]error{}, meanwhile: map[string]func(){},
+			T: t, memory: &launch.Memory{}, github: &github{}, fails: map[string]error{}, meanwhile: map[string]func(){},
+			// Nothing is applied here, for which each client would read the schema of all of Kubernetes.
+			api: fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+				WithTypeConverters(managedfields.NewDeducedTypeConverter()).Build(),
 		}
 		f.Launcher = newLauncher(f.asked("get"), f.github, workers, append(change,
 			func(o *launch.Options) { o.Reader = f.asked("live") })...)
