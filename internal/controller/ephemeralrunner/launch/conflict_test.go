@@ -34,26 +34,25 @@ func another() *corev1.Pod {
 	return pod
 }
 
-// GitHub has a runner of the name already, with the id 7. The registration that the runner's pod uses is kept. Any other
-// of its scale set goes, if GitHub agrees, and the runner is registered again, as 42.
+// GitHub has a runner of the name already, with the id 7. The registration that the runner's pod uses is kept. Any
+// other of its scale set goes, if GitHub agrees, and the runner is registered again, as 42.
 func TestANameThatIsTaken(t *testing.T) {
-	const deleting = true
-	pod := func(kind rules.Kind, reason, message string) *rules.Failure {
+	failure := func(kind rules.Kind, reason, message string) *rules.Failure {
 		return &rules.Failure{Kind: kind, Reason: reason, Message: message}
 	}
 	for rule, test := range map[string]struct {
 		pod      *corev1.Pod
-		deleting bool // the pod is
-		id       int  // of the registration that the launch has brought
-		then     string
+		deleting bool   // the pod is
+		id       int    // of the registration that the launch has brought
+		then     string // what GitHub is asked after who has the name
 		want     *rules.Failure
 	}{
 		"without a pod there is no job":        {nil, false, 42, "remove 7, register", nil},
 		"its pod uses it":                      {newPod("7"), false, 7, "", nil},
 		"a pod that doesn't say uses it":       {newPod(""), false, 7, "", nil},
 		"its pod uses another one":             {newPod("6"), false, 42, "remove 7, register", nil},
-		"a pod that is being deleted does not": {newPod("7"), deleting, 42, "remove 7, register", pod(rules.Temporary, v1alpha1.ReasonPodTerminating, "is still being deleted")},
-		"somebody's pod does not":              {another(), false, 42, "remove 7, register", pod(rules.NameTaken, v1alpha1.ReasonPodNameTaken, "that is not the runner's")},
+		"a pod that is being deleted does not": {newPod("7"), true, 42, "remove 7, register", failure(rules.Temporary, v1alpha1.ReasonPodTerminating, "is still being deleted")},
+		"somebody's pod does not":              {another(), false, 42, "remove 7, register", failure(rules.NameTaken, v1alpha1.ReasonPodNameTaken, "that is not the runner's")},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {

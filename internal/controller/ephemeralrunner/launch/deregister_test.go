@@ -82,8 +82,8 @@ func TestRunnersThatNoSetCounts(t *testing.T) {
 	}
 }
 
-// What follows from a removal that has failed: a runner with a job is asked about again after 30 s, any other after 1 s.
-// That there is no such registration may be the answer of a proxy.
+// What follows from a removal that has failed: a runner with a job is asked about again after 30 s, any other after 1
+// s. That there is no such registration may be the answer of a proxy.
 func TestARemovalThatFailed(t *testing.T) {
 	for rule, test := range map[string]struct {
 		id     int

@@ -81,8 +81,8 @@ func newLauncher(api client.Client, g *github, workers *pool.Pool, change ...fun
 	return launch.New(options)
 }
 
-// asked returns the API server as the launcher asks it. What a fake one lacks is added: UIDs, and deletions that look at
-// them.
+// asked returns the API server as the launcher asks it. What a fake one lacks is added: UIDs, and deletions that look
+// at them.
 func (f *fixture) asked(read string) client.WithWatch {
 	return interceptor.NewClient(f.api, interceptor.Funcs{
 		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object,
@@ -182,7 +182,10 @@ func (f *fixture) launch(runner *v1alpha1.EphemeralRunner, reuse int) rules.Prog
 	return f.launchOf(newSet(), runner, reuse)
 }
 
-func (f *fixture) launchOf(set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, reuse int) rules.Progress {
+// launchOf is the same with a set of the test's.
+func (f *fixture) launchOf(
+	set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, reuse int,
+) rules.Progress {
 	f.Helper()
 	f.Launch(set, runner, reuse, f.memory)
 	synctest.Wait()

@@ -76,8 +76,8 @@ func TestAnAbandonedRunnerThatIsResumed(t *testing.T) {
 	})
 }
 
-// GitHub may have a registration as soon as it was asked for one, whatever the answer. A pass is told a single time, the
-// finalization whenever it asks.
+// GitHub may have a registration as soon as it was asked for one, whatever the answer. A pass is told a single time,
+// the finalization whenever it asks.
 func TestWhetherGitHubWasAsked(t *testing.T) {
 	const asked = true
 	for rule, test := range map[string]struct {
@@ -114,8 +114,8 @@ func (f *fixture) pauses(count int) (seconds []float64) {
 	return seconds
 }
 
-// A call that fails is repeated after a second, and each time after twice as long, up to a minute. An API server that is
-// away is asked more often: a job waits for it. What GitHub says of the next call counts if that is later.
+// A call that fails is repeated after a second, and each time after twice as long, up to a minute. An API server that
+// is away is asked more often: a job waits for it. What GitHub says of the next call counts if that is later.
 func TestPausesBetweenFailedCalls(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.github.noClient = errGitHubAway

@@ -128,7 +128,8 @@ func TestProxiesOfTheRunner(t *testing.T) {
 		"no Secret yet":      {&v1alpha1.ProxyConfig{HTTP: server}, "", ""},
 		"a Secret of no one": {nil, "proxy", ""},
 	} {
-		runner := newRunner(func(r *v1alpha1.EphemeralRunner) { r.Spec.Proxy, r.Spec.ProxySecretRef = test.proxy, test.secret })
+		runner := newRunner()
+		runner.Spec.Proxy, runner.Spec.ProxySecretRef = test.proxy, test.secret
 		var names []string
 		for _, variable := range launch.SamplePod(runner, "dev").Spec.Containers[0].Env[3:] {
 			names = append(names, variable.Name)

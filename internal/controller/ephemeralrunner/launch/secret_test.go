@@ -83,7 +83,8 @@ var secrets = map[string]struct {
 
 // Whoever chose the name of a Secret, it is found, replaced and deleted only if it was made for a runner of this name.
 func TestWhoseASecretIs(t *testing.T) {
-	taken := &rules.Failure{Kind: rules.NameTaken, Reason: "SecretNameTaken", Message: "delete the Secret if nobody needs it"}
+	taken := &rules.Failure{Kind: rules.NameTaken, Reason: "SecretNameTaken",
+		Message: "delete the Secret if nobody needs it"}
 	for whose, test := range secrets {
 		t.Run(whose, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -218,7 +219,8 @@ func TestDeletionFailure(t *testing.T) {
 		"forbidden": {errForbidden, true, false},
 		"away":      {errNoAnswer, true, true},
 	} {
-		stays, later := launch.DeletionFailure(newRunner(), "delete pod", test.err), launch.DeletionFailure(deleted, "delete pod", test.err)
+		stays := launch.DeletionFailure(newRunner(), "delete pod", test.err)
+		later := launch.DeletionFailure(deleted, "delete pod", test.err)
 		if (stays != nil) != test.fails || (later != nil) != test.failsLater {
 			t.Errorf("%s: %v while the runner stays, %v while it is being deleted", rule, stays, later)
 		}
