@@ -81,20 +81,12 @@ var secrets = map[string]struct {
 	"none":                         {nil, false, false},
 }
 
-// Whoever chose the name of a Secret, it is found, replaced and deleted only if it was made for a runner of this name.
+// Whoever chose the name of a Secret, it is found and deleted only if it was made for a runner of this name.
 func TestWhoseASecretIs(t *testing.T) {
-	taken := &rules.Failure{Kind: rules.NameTaken, Reason: "SecretNameTaken",
-		Message: "delete the Secret if nobody needs it"}
 	for whose, test := range secrets {
 		t.Run(whose, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
-				put := func() {
-					if test.secret != nil && !f.hasSecret() {
-						test.secret.ResourceVersion = ""
-						controllertest.Create(t, f.api, test.secret.DeepCopy())
-					}
-				}
-				put()
+				f.put(test.secret)
 				if there, err := f.HasSecret(t.Context(), newRunner()); there != test.runners || err != nil {
 					t.Errorf("HasSecret() = %t, %v", there, err)
 				}
@@ -102,17 +94,28 @@ func TestWhoseASecretIs(t *testing.T) {
 				if stays := test.secret != nil && !test.abandoned; err != nil || f.hasSecret() != stays {
 					t.Errorf("DeleteAbandonedSecret() = %v, it is there: %t", err, f.hasSecret())
 				}
-				put()
+				f.put(test.secret)
 				err = f.DeleteSecret(t.Context(), newRunner(), &launch.Memory{})
 				if stays := test.secret != nil && !test.runners; err != nil || f.hasSecret() != stays {
 					t.Errorf("DeleteSecret() = %v, it is there: %t", err, f.hasSecret())
 				}
-				put()
-				want, config := taken, ""
-				if test.runners || test.secret == nil {
-					want, config = nil, "config"
-				} else {
-					config = string(test.secret.Data["jitToken"])
+			})
+		})
+	}
+}
+
+// A launch replaces the Secret in the same cases. Any other it leaves as it is, and another runner gets another name.
+func TestWhoseSecretIsReplaced(t *testing.T) {
+	taken := &rules.Failure{Kind: rules.NameTaken, Reason: "SecretNameTaken",
+		Message: "delete the Secret if nobody needs it"}
+	for whose, test := range secrets {
+		t.Run(whose, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.put(test.secret)
+				var want *rules.Failure
+				config := "config"
+				if test.secret != nil && !test.runners {
+					want, config = taken, string(test.secret.Data["jitToken"])
 				}
 				wantFailure(t, f.launch(newRunner(), 0), want)
 				if got := string(f.secret().Data["jitToken"]); got != config || f.hasPod() != (want == nil) {
@@ -120,6 +123,14 @@ func TestWhoseASecretIs(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// put has the Secret there, unless it is nil.
+func (f *fixture) put(secret *corev1.Secret) {
+	f.Helper()
+	if secret != nil && !f.hasSecret() {
+		controllertest.Create(f, f.api, secret.DeepCopy())
 	}
 }
 
