@@ -103,6 +103,7 @@ func TestTheReasonOfARunnerThatIsNotRegistered(t *testing.T) {
 // A removal may have been the last attempt, so the message of its failure does not promise another.
 func TestARemovalThatFailedPromisesNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
+		f.github.keep = errGitHubAway
 		f.Deregister(newRunner(), 42, true, f.memory)
 		synctest.Wait()
 		got := f.memory.Removal().Failure
