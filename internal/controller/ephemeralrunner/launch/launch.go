@@ -99,11 +99,10 @@ func (l *Launcher) Launch(
 		if err := l.createSecret(ctx, memory, runner, registered); err != nil {
 			return registered.id, err
 		}
-		if memory.abandoned.Load() {
-			return registered.id, errAbandoned
-		}
-		if err := l.createClaims(ctx, set, runner); err != nil {
-			return registered.id, err
+		if len(runner.Spec.VolumeClaims) > 0 && !memory.abandoned.Load() {
+			if err := l.createClaims(ctx, set, runner); err != nil {
+				return registered.id, err
+			}
 		}
 		if memory.abandoned.Load() {
 			return registered.id, errAbandoned

@@ -147,7 +147,7 @@ func TestPodThatExistsAlreadyIsTheRunners(t *testing.T) {
 	})
 }
 
-// A launch makes 91 allocations, and the pod takes 22 of them: each budget is less than twice that.
+// A launch makes 87 allocations, and the pod takes 20 of them: each budget is less than twice that.
 func TestAllocationsOfALaunch(t *testing.T) {
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		runner, set, l := newRunner(), &v1alpha1.AutoscalingRunnerSet{}, newLauncher(created{}, &github{}, workers)

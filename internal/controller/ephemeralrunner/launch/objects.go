@@ -53,7 +53,9 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	}
 	delete(pod.Labels, v1alpha1.LabelRunnerBusy) // only a job makes a pod busy
 	startOnce(&pod.Spec)
-	volumeclaims.Mount(&pod.Spec, runner.Spec.VolumeClaims)
+	if len(runner.Spec.VolumeClaims) > 0 {
+		volumeclaims.Mount(&pod.Spec, runner.Spec.VolumeClaims)
+	}
 	if container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName); container != nil {
 		container.Env = append(container.Env, runnerEnv(runner, version)...)
 	}
