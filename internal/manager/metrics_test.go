@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // These tests are inside of the package: the other door is a call to GitHub by a whole manager.
@@ -16,18 +16,8 @@ import (
 // series returns the values of a metric of the manager's about a config URL.
 func series(t *testing.T, name, url string) (values []float64) {
 	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == name && slices.ContainsFunc(metric.GetLabel(), func(label *dto.LabelPair) bool {
-				return label.GetName() == "github_config_url" && label.GetValue() == url
-			}) {
-				values = append(values, metric.GetGauge().GetValue())
-			}
-		}
+	for _, of := range controllertest.Series(t, name, prometheus.Labels{"github_config_url": url}) {
+		values = append(values, of.GetGauge().GetValue())
 	}
 	return values
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
@@ -117,20 +117,10 @@ func TestTurnsAreToldOnce(t *testing.T) {
 // limitsShown returns the reasons that the metric shows for the set.
 func limitsShown(t *testing.T) (reasons []string) {
 	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "gha_controller_scale_set_limited" {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			labels := series.GetLabel() // sorted by name
-			if labels[0].GetValue() == setKey.Name && labels[1].GetValue() == setKey.Namespace &&
-				series.GetGauge().GetValue() == 1 {
-				reasons = append(reasons, labels[2].GetValue())
-			}
+	ofTheSet := prometheus.Labels{"name": setKey.Name, "namespace": setKey.Namespace}
+	for _, series := range controllertest.Series(t, "gha_controller_scale_set_limited", ofTheSet) {
+		if series.GetGauge().GetValue() == 1 {
+			reasons = append(reasons, controllertest.Labels(series)["reason"])
 		}
 	}
 	return reasons

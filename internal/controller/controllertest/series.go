@@ -20,18 +20,27 @@ func Series(t testing.TB, name string, labels prometheus.Labels) (found []*dto.M
 			continue
 		}
 		for _, metric := range family.GetMetric() {
-			same := 0
-			for _, label := range metric.GetLabel() {
-				if want, named := labels[label.GetName()]; named && want == label.GetValue() {
-					same++
-				}
+			shown := Labels(metric)
+			same := true
+			for label, want := range labels {
+				value, named := shown[label]
+				same = same && named && value == want
 			}
-			if same == len(labels) {
+			if same {
 				found = append(found, metric)
 			}
 		}
 	}
 	return found
+}
+
+// Labels returns the labels of a series.
+func Labels(series *dto.Metric) prometheus.Labels {
+	labels := prometheus.Labels{}
+	for _, label := range series.GetLabel() {
+		labels[label.GetName()] = label.GetValue()
+	}
+	return labels
 }
 
 // Value returns the value of a gauge or counter, or the number of observations of a histogram; of several series with

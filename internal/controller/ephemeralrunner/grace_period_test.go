@@ -112,16 +112,7 @@ func TestTimeForAnEndedPodToGo(t *testing.T) {
 			inBubble(t, func(f *fixture) {
 				f.dies(test.grace)
 				f.settle()
-				f.elapse(test.want - time.Second)
-				f.settle()
-				if status := f.runner().Status; status.Done() {
-					t.Fatalf("status %+v before the pod had its time", status)
-				}
-				f.elapse(time.Second)
-				f.settle()
-				if status := f.runner().Status; status.Reason != v1alpha1.ReasonPodTerminating || !status.Done() {
-					t.Errorf("status %+v after %s, want Failed for %s", status, test.want, v1alpha1.ReasonPodTerminating)
-				}
+				f.wantEndAfter(test.want)
 			}, runner, pod)
 		})
 	}
@@ -136,17 +127,23 @@ func TestTimeForAPodThatFailsLongAfterItsDeletion(t *testing.T) {
 		f.elapse(2 * long)
 		f.setPod(exits(1))
 		f.settle() // GitHub says that it had no job
-		f.elapse(long - time.Second)
-		f.settle()
-		if status := f.runner().Status; status.Done() {
-			t.Fatalf("status %+v before the pod had its time", status)
-		}
-		f.elapse(time.Second)
-		f.settle()
-		if status := f.runner().Status; status.Reason != v1alpha1.ReasonPodTerminating || !status.Done() {
-			t.Errorf("status %+v, want Failed for %s", status, v1alpha1.ReasonPodTerminating)
-		}
+		f.wantEndAfter(long)
 	}, newRunner(pendingFor(long)))
+}
+
+// wantEndAfter fails unless the pod has that much time, and the runner ends without it then.
+func (f *fixture) wantEndAfter(wait time.Duration) {
+	f.Helper()
+	f.elapse(wait - time.Second)
+	f.settle()
+	if status := f.runner().Status; status.Done() {
+		f.Fatalf("status %+v before the pod had its time", status)
+	}
+	f.elapse(time.Second)
+	f.settle()
+	if status := f.runner().Status; status.Reason != v1alpha1.ReasonPodTerminating || !status.Done() {
+		f.Errorf("status %+v after %s, want Failed for %s", status, wait, v1alpha1.ReasonPodTerminating)
+	}
 }
 
 // dyingPod shows the pod with the end of its grace period.

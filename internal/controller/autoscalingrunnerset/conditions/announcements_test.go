@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // trouble is a condition as the metrics show it.
@@ -20,39 +22,16 @@ func troublesOf(t *testing.T, set types.NamespacedName) map[trouble]float64 {
 	t.Helper()
 	found := map[trouble]float64{}
 	for _, series := range seriesOf(t, "gha_controller_scale_set_trouble", set) {
-		found[trouble{series.labels["condition"], series.labels["reason"]}] = series.value
+		labels := controllertest.Labels(series)
+		found[trouble{labels["condition"], labels["reason"]}] = series.GetGauge().GetValue()
 	}
 	return found
-}
-
-// series is one series of a gauge.
-type series struct {
-	labels map[string]string
-	value  float64
 }
 
 // seriesOf returns what the manager's metrics show of a set.
-func seriesOf(t *testing.T, name string, set types.NamespacedName) (found []series) {
+func seriesOf(t *testing.T, name string, set types.NamespacedName) []*dto.Metric {
 	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, label := range metric.GetLabel() {
-				labels[label.GetName()] = label.GetValue()
-			}
-			if labels["name"] == set.Name && labels["namespace"] == set.Namespace {
-				found = append(found, series{labels, metric.GetGauge().GetValue()})
-			}
-		}
-	}
-	return found
+	return controllertest.Series(t, name, prometheus.Labels{"name": set.Name, "namespace": set.Namespace})
 }
 
 // A set has a series for each cause, and none after the cause is over or the set is gone.
