@@ -232,17 +232,21 @@ func (l *life) change() {
 }
 
 // move gives a set another address twice, while GitHub deletes nothing. A manager that starts when GitHub deletes again
-// asks for both former scale sets in one call and reports them in one pass: their Events become a series.
+// asks for both former scale sets in one call and reports them in one pass: their Events become a series. The status
+// has to have the last address before the manager stops. It is written after listener and runners have the address, and
+// a manager that reads the one before it deletes the first scale set alone until GitHub has answered it.
 func (l *life) move() {
 	l.Helper()
 	back := l.disturb(fakegithub.Fault{Endpoint: "delete-scale-set", Hang: true})
 	for _, address := range []string{l.rig.GitHubURL + "/second", l.rig.GitHubURL + "/third"} {
 		l.rig.UpgradeSet(mistyped, rig.Values{"minRunners": 0, "githubConfigUrl": address})
-		l.await("listener and runners have the address "+address, func() bool {
+		l.await("listener, runners and status have the address "+address, func() bool {
 			runnerSet := &v1alpha1.EphemeralRunnerSetList{}
 			l.ledger.list(l.T, runnerSet, client.InNamespace(l.rig.RunnerNamespace),
 				client.MatchingLabels{v1alpha1.LabelScaleSetName: mistyped})
-			return l.listener(mistyped).Spec.GitHubConfigUrl == address && len(runnerSet.Items) == 1 &&
+			registration := l.runnerSet(mistyped).Status.Registration
+			return registration != nil && registration.URL == address &&
+				l.listener(mistyped).Spec.GitHubConfigUrl == address && len(runnerSet.Items) == 1 &&
 				runnerSet.Items[0].Spec.EphemeralRunnerSpec.GitHubConfigUrl == address
 		})
 	}
