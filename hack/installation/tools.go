@@ -21,6 +21,8 @@ type Tools struct {
 	Programs string
 	// Kubeconfig is empty for the current context.
 	Kubeconfig string
+	// Environment is added to that of this process.
+	Environment []string
 }
 
 // Kubectl runs kubectl and returns its stdout. Its error has what kubectl has written to stderr.
@@ -56,6 +58,7 @@ func (t Tools) Command(ctx context.Context, name string, arguments ...string) *e
 		arguments = append([]string{"--kubeconfig=" + t.Kubeconfig}, arguments...)
 	}
 	command := exec.CommandContext(ctx, program, arguments...)
+	command.Env = append(os.Environ(), t.Environment...)
 	// Interrupted, helm and kubectl end in order. If helm were killed, its release would stay pending.
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 10 * time.Second

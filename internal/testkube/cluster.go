@@ -31,14 +31,18 @@ const (
 	// A start is tried launchAttempts times. It fails if another process takes a port between its choice and its use,
 	// which package ports can't prevent on machines whose kernel chooses ports from the same range.
 	launchAttempts = 2
+	// garbage lets the heaps of the control plane's programs grow to five times what they hold before it is collected: an
+	// API server with 50 runners has 600 MiB instead of 400, and needs a sixth less of CPU.
+	garbage = "GOGC=400"
 )
 
 // Cluster is a running control plane. Its methods may be called from several goroutines.
 type Cluster struct {
 	controlPlane
-	programs string
-	config   *rest.Config
-	client   client.WithWatch
+	programs  string
+	asShipped bool
+	config    *rest.Config
+	client    client.WithWatch
 
 	mu        sync.Mutex
 	processes map[string]*process.Process
@@ -68,7 +72,9 @@ func launch(ctx context.Context, programs string, options Options) (*Cluster, er
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the cluster: %w", err)
 	}
-	cluster := &Cluster{programs: programs, processes: map[string]*process.Process{}}
+	cluster := &Cluster{
+		programs: programs, asShipped: options.AsShipped, processes: map[string]*process.Process{},
+	}
 	cluster.directory, cluster.apiServerFlags = directory, options.APIServerFlags
 	cluster.audit, cluster.auditObjects = options.AuditLog, options.AuditObjects
 	if err := cluster.start(ctx, options); err != nil {
@@ -146,6 +152,9 @@ func (c *Cluster) run(program string, arguments []string) error {
 	defer log.Close()
 	command := exec.Command(filepath.Join(c.programs, program), arguments...)
 	command.Stdout, command.Stderr, command.Dir = log, log, c.directory
+	if !c.asShipped {
+		command.Env = append(os.Environ(), garbage)
+	}
 	started, err := process.Start(command)
 	if err != nil {
 		return err

@@ -132,6 +132,38 @@ func TestAuditEventsTellWhoAskedForWhat(t *testing.T) {
 	}
 }
 
+// A mark leaves out what was answered before it, even if a line was being written then.
+func TestAuditEventsAfterAMark(t *testing.T) {
+	cluster := testkube.Shared(t)
+	config := cluster.Config()
+	config.UserAgent = "marked/" + cluster.NewNamespace(t)
+	secrets := kubernetes.NewForConfigOrDie(config).CoreV1().Secrets("default")
+	ask := func(name string) {
+		if _, err := secrets.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Fatalf("got %v, want NotFound", err)
+		}
+	}
+	asked := func(mark testkube.AuditMark) func() ([]string, error) {
+		return func() (names []string, err error) {
+			events, err := cluster.AuditEvents(testkube.AuditFilter{UserAgent: config.UserAgent, After: mark})
+			for _, event := range events {
+				names = append(names, event.Object.Name)
+			}
+			return names, err
+		}
+	}
+	g := NewWithT(t)
+	ask("early")
+	g.Eventually(asked(0), "30s").Should(Equal([]string{"early"}))
+	mark := cluster.MarkAudit()
+	ask("late")
+	for _, mark := range []testkube.AuditMark{mark, mark - 1, mark - 10} {
+		g.Eventually(asked(mark), "30s").Should(Equal([]string{"late"}))
+	}
+	ask("latest")
+	g.Eventually(asked(mark), "30s").Should(Equal([]string{"late", "latest"}))
+}
+
 // The log has the objects from which a runner's history can be told, and no Secret.
 func TestAuditEventsHaveObjects(t *testing.T) {
 	cluster := testkube.Shared(t)

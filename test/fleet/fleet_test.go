@@ -34,7 +34,9 @@ const (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(rig.Main(m))
+	options := rig.ClusterOptions()
+	options.AsShipped = true
+	os.Exit(testkube.Main(m, options))
 }
 
 // fleet is the measured installation.

@@ -13,7 +13,9 @@ var flags = register(flag.CommandLine)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(rig.Main(m))
+	options := rig.ClusterOptions()
+	options.AsShipped = true
+	os.Exit(testkube.Main(m, options))
 }
 
 // TestLoad runs the scenario of the flags, logs and stores the figures, and fails if one exceeds a budget that does not

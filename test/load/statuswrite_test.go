@@ -29,6 +29,7 @@ func BenchmarkStatusWrite(b *testing.B) {
 			cluster := testkube.Start(b, testkube.Options{
 				AddToScheme: []func(*runtime.Scheme) error{v1alpha1.AddToScheme},
 				CRDs:        crds(b, rules),
+				AsShipped:   true,
 			})
 			namespace := cluster.NewNamespace(b)
 			template := runnerTemplate()

@@ -30,7 +30,7 @@ type Requests struct {
 // and leader election.
 func (r *Rig) Requests() Requests {
 	r.t.Helper()
-	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{Since: r.Started})
+	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{Since: r.Started, After: r.audited})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (c Requests) String() string {
 func (r *Rig) LastCreation(resource string, count int) time.Time {
 	r.t.Helper()
 	events, err := r.Cluster.AuditEvents(testkube.AuditFilter{
-		Since: r.Started, Namespace: r.RunnerNamespace,
+		Since: r.Started, After: r.audited, Namespace: r.RunnerNamespace,
 		User: testkube.ServiceAccountUser(r.SystemNamespace, ControllerAccount),
 	})
 	if err != nil {

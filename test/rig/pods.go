@@ -92,14 +92,24 @@ func (m managerRun) Run(ctx context.Context, container *fakenode.Container) int 
 func (r *Rig) managerRunner(path string) fakenode.Runner {
 	// The ports are those of the rig's chart values.
 	exec := fakenode.Exec{Path: path, Ports: map[int32]string{8081: managerHealth, 8080: managerMetrics}}
-	exec.Environment = map[string]string{programVariable: r.mark(ManagerProgram)}
+	exec.Environment = r.environment(ManagerProgram)
 	return managerRun{programRun{Exec: exec, pods: &r.managers}}
 }
 
 func (r *Rig) listenerRunner(path string) fakenode.Runner {
 	exec := fakenode.Listener(path)
-	exec.Environment = map[string]string{programVariable: r.mark(ListenerProgram)}
+	exec.Environment = r.environment(ListenerProgram)
 	return programRun{Exec: exec, pods: &r.listeners}
+}
+
+// environment is added to that of a program's containers. With the race detector, where neither memory nor time is
+// measured, garbage is collected less often than in the shipped programs.
+func (r *Rig) environment(program Program) map[string]string {
+	environment := map[string]string{programVariable: r.mark(program)}
+	if raceEnabled && !r.options.AsShipped {
+		environment["GOGC"] = "200"
+	}
+	return environment
 }
 
 // podNames are the names of all pods in which a program ran.

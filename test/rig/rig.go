@@ -105,6 +105,7 @@ type Rig struct {
 	Started time.Time
 
 	t                   testing.TB
+	audited             testkube.AuditMark // when the rig began
 	options             Options
 	tools               installation.Tools
 	managers, listeners podNames
@@ -146,7 +147,7 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	options.GitHub.PATs = append(options.GitHub.PATs, PAT)
 	options.Product = options.Product.orOurs(t, raceEnabled && !options.AsShipped)
 	r := &Rig{
-		Cluster: cluster, Started: time.Now(), t: t, options: options, sets: map[string]int{},
+		Cluster: cluster, audited: cluster.MarkAudit(), Started: time.Now(), t: t, options: options, sets: map[string]int{},
 		SystemNamespace: cluster.NewNamespace(t), RunnerNamespace: options.RunnerNamespace,
 	}
 	if r.RunnerNamespace == "" {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -115,6 +116,9 @@ func Start(t testing.TB, config *rest.Config, options Options) *Node {
 func Launch(ctx context.Context, config *rest.Config, options Options) (*Node, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "fakenode"
+	// As a kubelet. To decode JSON costs both sides more.
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the node's client: %w", err)
