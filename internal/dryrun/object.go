@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
-	"k8s.io/kube-openapi/pkg/validation/strfmt"
-	"k8s.io/kube-openapi/pkg/validation/validate"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -103,12 +101,12 @@ func checkQuantities(spec any, at *field.Path) (faults []Fault, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := kind.schema.Properties["spec"].Properties["template"].Properties["spec"]
-	for _, err := range validate.NewSchemaValidator(pod.ToKubeOpenAPI(), nil, at.String(), strfmt.Default).
-		Validate(spec).Errors {
+	for _, err := range kind.pod.Validate(spec).Errors {
 		var invalid *openapierrors.Validation
 		if errors.As(err, &invalid) && invalid.Code() == openapierrors.PatternFailCode {
-			faults = append(faults, faultOf(err))
+			fault := faultOf(err)
+			fault.Path = at.String() + "." + fault.Path
+			faults = append(faults, fault)
 		}
 	}
 	return faults, nil
