@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
@@ -104,7 +102,7 @@ func newFixture(t *testing.T) *fixture {
 		credentials: &fakeCredentials{resolved: &credentials.Resolved{
 			Credentials: actions.Credentials{Token: "token-1"}}},
 	}
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+	builder := controllertest.NewKubernetes().
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{},
 			&v1alpha1.AutoscalingListener{}, &corev1.Pod{})
 	f.client = controllertest.SelectByName(builder, &corev1.ServiceAccount{}, &rbacv1.Role{},

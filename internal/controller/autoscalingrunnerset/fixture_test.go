@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,7 +22,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -114,7 +112,7 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100),
 		workers: workers, intercept: &interceptor.Funcs{}}
 	f.way = &relay{f.github}
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+	builder := controllertest.NewKubernetes().
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
 			&v1alpha1.EphemeralRunnerSet{}).
 		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress,

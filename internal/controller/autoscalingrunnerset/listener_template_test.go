@@ -157,7 +157,7 @@ func TestManyRefusedFieldsMakeAShortMessage(t *testing.T) {
 		f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{}
 			s.Spec.ListenerTemplate.Annotations = map[string]string{}
-			for i := range 10_000 {
+			for i := range 1_000 {
 				s.Spec.ListenerTemplate.Annotations[fmt.Sprintf("eks.amazonaws.com/%d", i)] = "v"
 			}
 		}))

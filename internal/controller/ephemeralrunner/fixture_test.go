@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -81,11 +80,11 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, github: newFakeGitHub(), recorder: events.NewFakeRecorder(100), workers: workers,
 			verdicts: registrations.NewVerdicts(clock.RealClock{})}
-		f.api = &recordingAPI{WithWatch: fake.NewClientBuilder().WithScheme(scheme).Build()}
+		f.api = &recordingAPI{WithWatch: controllertest.NewKubernetes().Build()}
 		f.restart()
 		controllertest.Reconcile(f, f.controller, client.ObjectKey{Namespace: namespace, Name: "nobody"})
 		f.api.sent()
-		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
+		f.api.WithWatch = controllertest.NewKubernetes().
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
 		for _, owner := range []client.Object{newSet(), controllertest.Origin(newSet())} {
 			_ = f.api.WithWatch.Create(t.Context(), owner) // unless the test has its own

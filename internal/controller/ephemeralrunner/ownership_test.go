@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -170,7 +169,7 @@ func TestRunnerThatLosesItsOwnerFinishesItsJob(t *testing.T) {
 // A cache that is late does not show a set that the API server has.
 func TestRunnerWhoseSetTheCacheDoesNotShowYetStays(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		f.live.Reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(newSet()).Build()
+		f.live.Reader = controllertest.NewKubernetes().WithObjects(newSet()).Build()
 		if err := f.api.WithWatch.Delete(t.Context(), newSet()); err != nil {
 			t.Fatal(err)
 		}

@@ -100,10 +100,11 @@ func pendingFor(timeout time.Duration) func(*v1alpha1.EphemeralRunner) {
 	return func(r *v1alpha1.EphemeralRunner) { r.Spec.PendingTimeout = &metav1.Duration{Duration: timeout} }
 }
 
-// watch lets that much time pass, with a pass twice a minute.
+// watch lets that much time pass, with passes twice a minute, and once a minute in an hour, where most find nothing new.
 func (f *fixture) watch(long time.Duration) {
 	f.Helper()
-	for end := time.Now().Add(long); time.Now().Before(end) && f.runner() != nil; f.elapse(30 * time.Second) {
+	pause := max(30*time.Second, long/60)
+	for end := time.Now().Add(long); time.Now().Before(end) && f.runner() != nil; f.elapse(pause) {
 		f.reconcile()
 		f.reconcile()
 	}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -86,7 +85,7 @@ func TestEveryPodOfABurstIsMarkedWithinTwoSeconds(t *testing.T) {
 			runner, pod := runningRunner(i)
 			runners, objects = append(runners, runner), append(objects, runner, pod)
 		}
-		f.api.WithWatch = fake.NewClientBuilder().WithScheme(scheme).
+		f.api.WithWatch = controllertest.NewKubernetes().
 			WithStatusSubresource(&v1alpha1.EphemeralRunner{}, &corev1.Pod{}).WithObjects(objects...).Build()
 		// as many as the manager has, and one that is stuck
 		f.configure(func(o *ephemeralrunner.Options) { o.Workers = 24 + 1 })

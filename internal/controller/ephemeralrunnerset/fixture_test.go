@@ -15,14 +15,12 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -123,7 +121,7 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), verdicts: registrations.NewVerdicts(clock.RealClock{}),
 			requests: map[string]int{}}
-		f.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).
+		f.api = controllertest.NewKubernetes().WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
 			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet,
 				ephemeralrunnerset.ScaleSetOfClaim).

@@ -16,14 +16,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 )
 
 const (
@@ -63,7 +61,7 @@ func (b bindings) Get(
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{T: t}
-	f.client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+	f.client = controllertest.NewKubernetes().
 		WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(
 			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,

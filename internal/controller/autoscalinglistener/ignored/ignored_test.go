@@ -14,13 +14,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener/ignored"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
@@ -40,7 +38,7 @@ func steal(namespace string) *v1alpha1.AutoscalingListener {
 
 // clientWith returns a client of an API server with these listeners.
 func clientWith(listeners ...client.Object) client.WithWatch {
-	builder := fake.NewClientBuilder().WithScheme(kinds.Scheme())
+	builder := controllertest.NewKubernetes()
 	for _, listener := range listeners {
 		builder.WithObjects(listener.DeepCopyObject().(client.Object))
 	}

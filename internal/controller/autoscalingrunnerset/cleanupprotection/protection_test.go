@@ -7,12 +7,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/cleanupprotection"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 // ARC's chart leaves the "_" of a scale set's name in the names of its Roles and RoleBindings, which the API server
@@ -26,7 +25,7 @@ func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
 		},
 	}}
 	var patched []string
-	kubernetes := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), interceptor.Funcs{
+	kubernetes := interceptor.NewClient(controllertest.NewKubernetes().Build(), interceptor.Funcs{
 		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption,
 		) error {
 			patched = append(patched, object.GetName())
@@ -40,7 +39,7 @@ func TestEachObjectThatCanBeAskedForIsStripped(t *testing.T) {
 }
 
 func TestObjectThatCannotBeStrippedIsNamedByItsKind(t *testing.T) {
-	kubernetes := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), interceptor.Funcs{
+	kubernetes := interceptor.NewClient(controllertest.NewKubernetes().Build(), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return errors.New("away")
 		},

@@ -14,12 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/disruptionbudgets"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func newSet() *v1alpha1.AutoscalingRunnerSet {
@@ -51,7 +50,7 @@ func hugeBudget() policyv1.PodDisruptionBudget {
 // paged is an API server that answers lists with so many pages of 50 budgets, and counts the pages asked for.
 func paged(t *testing.T, pages int, asked *int, number func(i int) policyv1.PodDisruptionBudget) client.Reader {
 	t.Helper()
-	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), interceptor.Funcs{
+	return interceptor.NewClient(controllertest.NewKubernetes().Build(), interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			wanted := client.ListOptions{}
 			wanted.ApplyOptions(options)
@@ -101,7 +100,7 @@ func TestSmallBudgetsAreLookedAt(t *testing.T) {
 	}{"small": {budget("small"), v1alpha1.ReasonSeveralDisruptionBudgets}, "huge": {hugeBudget(), ""}} {
 		t.Run(name, func(t *testing.T) {
 			set, now, own, other := newSet(), time.Now(), budget("set"), test.other
-			kubernetes := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(&own, &other).Build()
+			kubernetes := controllertest.NewKubernetes().WithObjects(&own, &other).Build()
 			read, _ := disruptionbudgets.NewReader(kubernetes).Read(t.Context(), set, now)
 			told := ""
 			if c := disruptionbudgets.Condition(set, read, now); c != nil {

@@ -14,10 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -25,7 +23,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
-	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -57,9 +54,7 @@ func inBubble(t *testing.T, test func(f *fixture), change ...func(*launch.Option
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{
 			T: t, memory: &launch.Memory{}, github: &github{}, fails: map[string]error{}, meanwhile: map[string]func(){},
-			// Nothing is applied here, for which each client would read the schema of all of Kubernetes.
-			api: fake.NewClientBuilder().WithScheme(kinds.Scheme()).
-				WithTypeConverters(managedfields.NewDeducedTypeConverter()).Build(),
+			api: controllertest.NewKubernetes().Build(),
 		}
 		f.Launcher = newLauncher(f.asked("get"), f.github, workers, append(change,
 			func(o *launch.Options) { o.Reader = f.asked("live") })...)

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
@@ -34,7 +34,7 @@ func newRunner() *v1alpha1.EphemeralRunner {
 // patchOf returns the patch of a busy runner's pod.
 func patchOf(t *testing.T, pod *corev1.Pod, metadata bool) (patch []byte) {
 	t.Helper()
-	api := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+	api := interceptor.NewClient(controllertest.NewKubernetes().Build(), interceptor.Funcs{
 		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, sent client.Patch,
 			_ ...client.PatchOption,
 		) (err error) {
