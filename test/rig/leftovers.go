@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -133,6 +134,7 @@ func (r *Rig) installed(object metav1.PartialObjectMetadata) bool {
 // AwaitUninstalled waits until nothing is left of uninstalled scale sets.
 func (r *Rig) AwaitUninstalled() {
 	r.t.Helper()
+	const interval = 250 * time.Millisecond // a look is 20 requests and more
 	gomega.NewWithT(r.t).Eventually(r.UninstallLeftovers, Patience, interval).WithArguments(context.Background()).
 		Should(gomega.BeEmpty(), "left after helm uninstall")
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -119,6 +120,9 @@ func ClusterOptions() testkube.Options {
 
 // Main runs the tests of a package, which share a cluster that suits rigs, and returns their exit code.
 func Main(m *testing.M) int {
+	// Eventually looks every 10 ms by itself, and most looks are requests to the API server, which then takes the CPU
+	// from what is waited for.
+	gomega.SetDefaultEventuallyPollingInterval(interval)
 	return testkube.Main(m, ClusterOptions())
 }
 
