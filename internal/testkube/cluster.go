@@ -32,7 +32,7 @@ const (
 	// which package ports can't prevent on machines whose kernel chooses ports from the same range.
 	launchAttempts = 2
 	// garbage lets the heaps of the control plane's programs grow to five times what they hold before it is collected: an
-	// API server with 50 runners has 600 MiB instead of 400, and needs a sixth less of CPU.
+	// API server without objects has 630 MB instead of 400, and needs a fifth less of CPU.
 	garbage = "GOGC=400"
 )
 
