@@ -15,7 +15,7 @@ import (
 )
 
 // NewKubernetes begins a fake API server. With each write, one goes through its whole scheme, so it has the kinds of
-// which the controllers know the resource, and no others. What it applies objects with is made once.
+// which the controllers know the resource, and no others. What it applies objects with is made a single time.
 func NewKubernetes() *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(knownKinds()).
 		WithTypeConverters(typed(), managedfields.NewDeducedTypeConverter())
