@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net/http"
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -195,4 +198,175 @@ func (s *Server) RemoveFault(id string) int {
 		return false
 	})
 	return before - len(fs.rules)
+}
+
+// maxLog limits the requests that the log remembers: some minutes of 1,000 sets at rest, a few MB at most.
+const maxLog = 16384
+
+// Counter counts the calls of one endpoint.
+type Counter struct {
+	Endpoint string `json:"endpoint"`
+	Method   string `json:"method"`
+	Count    int    `json:"count"`
+	// ByStatus counts the answers; 0 stands for a connection dropped unanswered.
+	ByStatus map[int]int `json:"byStatus"`
+}
+
+// LogEntry is one request. Query strings are left out: they can hold session ids.
+type LogEntry struct {
+	Time     time.Time `json:"time"`
+	Endpoint string    `json:"endpoint"`
+	Method   string    `json:"method"`
+	Path     string    `json:"path"`
+	Status   int       `json:"status"`
+	Duration Duration  `json:"duration"`
+}
+
+type counterKey struct{ method, endpoint string }
+
+// traffic has a lock of its own so that counting never waits for the state.
+type traffic struct {
+	mu     sync.Mutex
+	counts map[counterKey]*Counter
+	ring   []LogEntry
+	next   int
+}
+
+// note counts and logs a request; those of the control API would only bury the rest.
+func (t *traffic) note(entry LogEntry) {
+	if strings.HasPrefix(entry.Endpoint, controlEndpoints) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := counterKey{entry.Method, entry.Endpoint}
+	c, ok := t.counts[key]
+	if !ok {
+		c = &Counter{Endpoint: entry.Endpoint, Method: entry.Method, ByStatus: map[int]int{}}
+		t.counts[key] = c
+	}
+	c.Count++
+	c.ByStatus[entry.Status]++
+	if len(t.ring) < maxLog {
+		t.ring = append(t.ring, entry)
+		return
+	}
+	t.ring[t.next] = entry
+	t.next = (t.next + 1) % maxLog
+}
+
+// Counters returns the number of calls of each endpoint, sorted by name.
+func (s *Server) Counters() []Counter {
+	t := &s.traffic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counters := []Counter{}
+	for _, c := range t.counts {
+		copied := *c
+		copied.ByStatus = map[int]int{}
+		for status, n := range c.ByStatus {
+			copied.ByStatus[status] = n
+		}
+		counters = append(counters, copied)
+	}
+	slices.SortFunc(counters, func(a, b Counter) int {
+		return strings.Compare(a.Endpoint+" "+a.Method, b.Endpoint+" "+b.Method)
+	})
+	return counters
+}
+
+// Calls returns the number of calls of an endpoint, whatever it answered.
+func (s *Server) Calls(endpoint string) int {
+	calls := 0
+	for _, c := range s.Counters() {
+		if c.Endpoint == endpoint {
+			calls += c.Count
+		}
+	}
+	return calls
+}
+
+// Requests returns the last requests, oldest first.
+func (s *Server) Requests() []LogEntry {
+	t := &s.traffic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append(slices.Clone(t.ring[t.next:]), t.ring[:t.next]...)
+}
+
+// Resources of the REST API whose use GitHub limits, and the number of uses by a credential in an hour.
+const (
+	coreResource         = "core"
+	coreLimit            = 5000
+	registrationResource = "actions_runner_registration"
+	registrationLimit    = 10000
+
+	limitWindow = time.Hour
+)
+
+// allowance counts what a credential has used of a resource in the window that ends at reset.
+type allowance struct {
+	used  int
+	reset time.Time
+}
+
+// spender is a credential with an allowance of a resource.
+type spender struct{ credential, resource string }
+
+// spend notes a request of a credential. It returns the headers that tell the client where it stands; allowed is false
+// where the limit is used up.
+func (t *tokens) spend(now time.Time, who spender, limit int) (header map[string]string, allowed bool) {
+	maps.DeleteFunc(t.spent, func(_ spender, a allowance) bool { return !now.Before(a.reset) })
+	a, known := t.spent[who]
+	if !known {
+		a.reset = now.Add(limitWindow)
+	}
+	allowed = a.used < limit
+	if allowed {
+		a.used++
+	}
+	t.spent[who] = a
+	return map[string]string{
+		"X-RateLimit-Limit":     strconv.Itoa(limit),
+		"X-RateLimit-Used":      strconv.Itoa(a.used),
+		"X-RateLimit-Remaining": strconv.Itoa(limit - a.used),
+		"X-RateLimit-Reset":     strconv.FormatInt(a.reset.Unix(), 10),
+		"X-RateLimit-Resource":  who.resource,
+	}, allowed
+}
+
+// limited carries out a call of the REST API if the credential may make it, and adds to the answer what is left of the
+// limit.
+func (t *tokens) limited(now time.Time, who spender, limit int, carryOut func() reply) reply {
+	header, allowed := t.spend(now, who, limit)
+	rep := restError(http.StatusForbidden, "API rate limit exceeded. Please wait until it is reset.")
+	if allowed {
+		rep = carryOut()
+	}
+	maps.Copy(header, rep.header)
+	rep.header = header
+	return rep
+}
+
+// Secondary limits of requests that create content, as GitHub documents them.
+const (
+	contentsPerMinute = 80
+	contentsPerHour   = 500
+)
+
+// mayCreate notes that an App, or a person's token, creates content, and tells whether the secondary limits allow it.
+func (t *tokens) mayCreate(now time.Time, who string) bool {
+	made := slices.DeleteFunc(t.created[who], func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	lately := 0
+	for _, at := range made {
+		if now.Sub(at) < time.Minute {
+			lately++
+		}
+	}
+	allowed := len(made) < contentsPerHour && lately < contentsPerMinute
+	if allowed {
+		made = append(made, now)
+	}
+	t.created[who] = made
+	return allowed
 }
