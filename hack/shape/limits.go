@@ -24,7 +24,7 @@ var wanted = limits{files: 10, arrows: 2.5}
 // exceptions have what packages measured that were cut before there was a limit. An entry may fall and go, and never
 // rises; none is added.
 var exceptions = map[string]limits{
-	"internal/fakegithub":        {files: 23, arrows: 4.7, fragments: 18},
+	"internal/fakegithub":        {arrows: 4.5, fragments: 13},
 	"internal/fakegithub/state":  {files: 15, arrows: 5.4, fragments: 6},
 	"internal/testkube":          {fragments: 3},
 	"internal/testkube/fakenode": {files: 14, arrows: 3.5, fragments: 5},
