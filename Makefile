@@ -16,7 +16,7 @@ ROOT_TESTS := ./test/e2e/...
 # The slowest come first, so that they don't run alone at the end. Those that mostly wait alternate with those that compute.
 CONTROLLERS := ./internal/controller
 TESTS        = ./test/integration ./test/scrape ./test/charts ./test/churn $(CONTROLLERS)/autoscalingrunnerset ./test/clusters \
-	$(CONTROLLERS)/ephemeralrunner ./test/fleet ./test/rbac ./test/tenant $(shell go list ./... | grep -v /test/e2e)
+	$(CONTROLLERS)/ephemeralrunner ./test/chaos ./test/fleet ./test/rbac ./test/tenant ./test/doctor $(shell go list ./... | grep -v /test/e2e)
 
 # Needs a Go as new as go.mod says.
 GOVULNCHECK := v1.9.0
