@@ -61,7 +61,7 @@ export KUBERNETES ?= newest
 path: preflight ## Count the files from a new runner's first pass to its pod
 	hack/shape/path.sh $(MOST)
 
-# The longest package, test/integration, takes 26 min on two cores beside the others, of 30 that all take.
+# The longest package, test/integration, takes 26 min on two cores beside the others; all take 36.
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server, with the race detector (KUBERNETES=oldest: on the oldest supported version)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -race -p $(TEST_PARALLEL) -timeout 50m $(TESTS)
