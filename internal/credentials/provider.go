@@ -124,14 +124,21 @@ func (p *Provider) CheckAddresses(reference Reference) error {
 // fails as Resolve does, and with *actions.InvalidConfigURLError or *addresses.NotAllowedError. Ask for the client
 // before every call instead of keeping it; otherwise rotation has no effect.
 func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Client, error) {
+	client, _, err := p.Reach(ctx, reference)
+	return client, err
+}
+
+// Reach returns the client for the reference as Client does, and the way by which that client reaches GitHub.
+func (p *Provider) Reach(ctx context.Context, reference Reference) (*actions.Client, Way, error) {
 	if err := p.CheckAddresses(reference); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	resolved, err := p.Resolve(ctx, reference)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return p.client(reference, resolved, reference.source())
+	client, err := p.client(reference, resolved, reference.source())
+	return client, WayTo(reference.GitHubConfigURL, reference.Namespace, resolved.RootCAs), err
 }
 
 // ClientFrom returns the client for the reference's config URL with values from elsewhere: in finalization, from the

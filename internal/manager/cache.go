@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,7 @@ func (o Options) cacheOptions() cache.Options {
 			&v1alpha1.AutoscalingListener{}: o.listeners(),
 			&corev1.Pod{}:                   o.pods(),
 			&corev1.PersistentVolumeClaim{}: o.claims(),
+			&coordinationv1.Lease{}:         o.holders(),
 			&corev1.ServiceAccount{}:        ours,
 			&rbacv1.Role{}:                  ours,
 			&rbacv1.RoleBinding{}:           ours,
@@ -74,6 +76,12 @@ func (o Options) listeners() cache.ByObject {
 		own.LabelSelector = o.watchedSetSelector()
 	}
 	return cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: own}}
+}
+
+// holders selects the Leases that say who holds a scale set on GitHub. A restricted manager sees those of others that
+// share its namespace, too: what another manager's set holds is held.
+func (o Options) holders() cache.ByObject {
+	return cache.ByObject{Namespaces: map[string]cache.Config{o.Namespace: {LabelSelector: scaleSetSelector()}}}
 }
 
 // restrictToWatchedNamespace keeps the objects of other managers out of the cache. A restricted manager's own namespace
@@ -256,6 +264,7 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 		&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
 		&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{},
 		&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
+		&coordinationv1.Lease{},
 	} {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)

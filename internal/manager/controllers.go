@@ -109,6 +109,9 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 		Version:                build.Version,
 		StripForeignFinalizers: d.options.StripForeignFinalizers,
 		MaxRunnersPerSet:       d.options.MaxRunnersPerSet,
+		Watches: func(namespace string) bool {
+			return d.options.WatchNamespace == "" || namespace == d.options.WatchNamespace
+		},
 		RunnerPod: func(set *v1alpha1.AutoscalingRunnerSet, runnerSet *v1alpha1.EphemeralRunnerSet) *corev1.Pod {
 			return launch.SamplePod(ephemeralrunnerset.SampleRunner(set, runnerSet), build.Version)
 		},

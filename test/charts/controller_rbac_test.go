@@ -97,6 +97,7 @@ func TestControllerRules(t *testing.T) {
 			"/serviceaccounts: create delete patch",
 		}},
 		{"manager_listener_config_role.yaml", "", "Role", "arc-gha-rs-controller-listener-config", "arc-systems", []string{"/pods: patch"}},
+		{"scale_set_holders_role.yaml", "", "Role", "arc-gha-rs-controller-scale-set-holders", "arc-systems", []string{"coordination.k8s.io/leases: create delete list update watch"}},
 		{"leader_election_role.yaml", "", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"leader_election_role.yaml", "replicaCount: 2", "Role", "arc-gha-rs-controller-leader-election", "arc-systems", lease},
 		{"manager_single_namespace_controller_role.yaml", singleNamespace, "Role",
@@ -159,6 +160,7 @@ func TestControllerBindings(t *testing.T) {
 		{"manager_events_role_binding.yaml", "", "ClusterRole", "arc-gha-rs-controller-events", ""},
 		{"manager_listener_role_binding.yaml", "", "Role", "arc-gha-rs-controller-listener", "arc-systems"},
 		{"manager_listener_config_role_binding.yaml", "", "Role", "arc-gha-rs-controller-listener-config", "arc-systems"},
+		{"scale_set_holders_role_binding.yaml", "", "Role", "arc-gha-rs-controller-scale-set-holders", "arc-systems"},
 		{"leader_election_role_binding.yaml", "", "Role", "arc-gha-rs-controller-leader-election", "arc-systems"},
 		{"manager_single_namespace_controller_role_binding.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace", "arc-systems"},
 		{"manager_single_namespace_watch_role_binding.yaml", singleNamespace, "Role", "arc-gha-rs-controller-single-namespace-watch", "team-a"},
@@ -209,7 +211,8 @@ func TestControllerTemplatesByMode(t *testing.T) {
 		"actions.github.com_ephemeralrunners.yaml", "actions.github.com_ephemeralrunnersets.yaml",
 		"deployment.yaml", "leader_election_role.yaml", "leader_election_role_binding.yaml", "manager_events_role.yaml", "manager_events_role_binding.yaml", "manager_listener_config_role.yaml",
 		"manager_listener_config_role_binding.yaml", "manager_listener_role.yaml",
-		"manager_listener_role_binding.yaml", "serviceaccount.yaml", "uninstall_check.yaml",
+		"manager_listener_role_binding.yaml", "scale_set_holders_role.yaml", "scale_set_holders_role_binding.yaml",
+		"serviceaccount.yaml", "uninstall_check.yaml",
 	}
 	cluster := []string{"manager_cluster_role.yaml", "manager_cluster_role_binding.yaml"}
 	single := []string{

@@ -189,7 +189,8 @@ func formerChart(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, ours := range []string{"uninstall_check.yaml", "manager_events_role.yaml", "manager_events_role_binding.yaml",
-		"manager_listener_config_role.yaml", "manager_listener_config_role_binding.yaml"} {
+		"manager_listener_config_role.yaml", "manager_listener_config_role_binding.yaml",
+		"scale_set_holders_role.yaml", "scale_set_holders_role_binding.yaml"} {
 		if err := os.Remove(filepath.Join(directory, "templates", ours)); err != nil {
 			t.Fatal(err)
 		}

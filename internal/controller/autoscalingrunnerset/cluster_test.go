@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,6 +97,7 @@ func (w *world) startControllers() {
 			Cache: cache.Options{
 				ByObject: map[client.Object]cache.ByObject{
 					&corev1.Pod{}: only, &corev1.ServiceAccount{}: only, &rbacv1.Role{}: only, &rbacv1.RoleBinding{}: only,
+					&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{w.system: {LabelSelector: only.Label}}},
 				},
 				DefaultTransform: cache.TransformStripManagedFields(),
 			},
@@ -168,6 +170,7 @@ func (w *world) grant() {
 	inSystem := []rbacv1.PolicyRule{
 		rule(core, []string{"pods"}, []string{"create", "delete", "get"}),
 		rule(core, []string{"secrets", "serviceaccounts"}, change),
+		rule([]string{coordinationv1.GroupName}, []string{"leases"}, []string{"create", "delete", "list", "update", "watch"}),
 	}
 	manager := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.system, Name: "manager"}}
 	cluster := "manager-" + w.system

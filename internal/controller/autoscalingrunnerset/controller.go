@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/cleanupprotection"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/disruptionbudgets"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
@@ -60,6 +63,8 @@ type Options struct {
 	StripForeignFinalizers bool
 	// MaxRunnersPerSet limits the runners of each set; 0 means no limit.
 	MaxRunnersPerSet int
+	// Watches reports whether the manager sees the sets of a namespace; nil means of all.
+	Watches func(namespace string) bool
 	// RunnerPod returns a pod as one of the set's runners would get, whose runner set is to be as given.
 	RunnerPod func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet) *corev1.Pod
 }
@@ -79,6 +84,11 @@ type Controller struct {
 	trials     *podtemplate.Trials
 	budgets    *disruptionbudgets.Reader
 	protection *cleanupprotection.Remover
+	holders    *holders.Store
+	// waiting has, by the keys of sets, the holders.ScaleSet that GitHub has and another set holds.
+	waiting sync.Map
+	// firstPass is the time of the first pass, which a standby makes when it leads.
+	firstPass func() time.Time
 	// syncs, deletions and searches have the last calls to GitHub for each AutoscalingRunnerSet.
 	syncs     *pool.Calls[types.NamespacedName, scaleset.Result]
 	deletions *pool.Calls[types.NamespacedName, scaleset.Deletion]
@@ -95,6 +105,12 @@ func NewController(options Options) *Controller {
 			Version:   options.Version,
 			Permitted: options.StripForeignFinalizers,
 		},
+		holders: &holders.Store{
+			Client:    options.Client,
+			Namespace: options.Namespace,
+			Watches:   options.Watches,
+		},
+		firstPass: sync.OnceValue(options.Clock.Now),
 	}
 	c.trials = podtemplate.NewTrials(options.Client, options.Pool, options.Clock, c.waker.Wake)
 	c.syncs = pool.NewCalls[types.NamespacedName, scaleset.Result](options.Pool, options.Clock, c.waker.Wake)
@@ -106,6 +122,7 @@ func NewController(options Options) *Controller {
 		},
 		Client: options.Client, Clock: options.Clock,
 		Forget: c.forget,
+		Gone:   c.gone,
 		Log: func(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet) context.Context {
 			return kube.WithScaleSetLogger(ctx, client.ObjectKeyFromObject(set))
 		},
@@ -129,7 +146,7 @@ func (c *Controller) rules() []rule {
 		reconcile.When("it is being deleted, and nothing uses its scale sets", (*world).Deleting, c.leave),
 		reconcile.Otherwise[*world]("it is to run", reconcile.InOrder(
 			c.protect, c.resolve, c.releaseIfHeld, c.syncWhenDue, c.readSync, c.recordRegistration, c.deregisterFormer,
-			c.applyRunnerSet, c.tryTemplate, c.applyListener, c.readBudgets,
+			c.dropRecords, c.applyRunnerSet, c.tryTemplate, c.applyListener, c.readBudgets,
 		)),
 	}
 	for i := range rules {
@@ -154,6 +171,7 @@ func (c *Controller) forget(set types.NamespacedName, _ *memory) {
 	c.syncs.Forget(set)
 	c.deletions.Forget(set)
 	c.searches.Forget(set)
+	c.waiting.Delete(set)
 	c.trials.Forget(set)
 	conditions.Unpublish(set)
 }
@@ -174,11 +192,17 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		children.OwnerUIDs); err != nil {
 		return fmt.Errorf("index EphemeralRunnerSets by owner: %w", err)
 	}
+	for name, index := range holders.Indexes {
+		if err := indexer.IndexField(context.Background(), &coordinationv1.Lease{}, name, index); err != nil {
+			return fmt.Errorf("index Leases by %s: %w", name, err)
+		}
+	}
 	return ctrl.NewControllerManagedBy(manager).
 		Named("autoscalingrunnerset").
 		For(&v1alpha1.AutoscalingRunnerSet{}).
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.holderOf)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(workers)).
 		Complete(c)
@@ -207,6 +231,8 @@ type memory struct {
 	// accepted identifies the credentials that GitHub last accepted, and confirmed the scale set that it last agreed
 	// to; see world.credentialsHash and scaleset.Result. They are empty until it has, or after it has refused.
 	accepted, confirmed string
+	// sawHolder is set once this process has seen another set hold what this one wants.
+	sawHolder bool
 	// records and recordedAs are the ledger as it was last written, and the resource version that the set got by that.
 	records    ledger.Records
 	recordedAs string
@@ -225,9 +251,10 @@ type Pass = reconcile.Pass[*v1alpha1.AutoscalingRunnerSet, memory]
 type world struct {
 	*Pass
 	conditions.Findings
-	// holders are the other AutoscalingRunnerSets that hold the registered scale set, or that of the last answer, by
-	// its id.
-	holders ledger.Holders
+	// taken is set if another set holds the scale set of GitHub's last answer.
+	taken bool
+	// firstPass is the time of the controller's first pass.
+	firstPass time.Time
 	// credentialsHash identifies the credentials in Findings.RequestHash, and where they go. It is empty if that is.
 	credentialsHash string
 	// released is set when the finalizer is gone, and possibly the object with it.
@@ -240,7 +267,7 @@ func (c *Controller) observe(ctx context.Context, pass *Pass) (*world, error) {
 	w := &world{Pass: pass, Findings: conditions.Findings{
 		Set: set, ObservedAt: pass.Now, Numbers: pass.Memory.numbers.At(set, c.options.MaxRunnersPerSet, pass.Now),
 		Accepted: c.options.ListenerPolicy.Accept(&set.Spec), Registration: ledger.RegistrationOf(set),
-	}}
+	}, firstPass: c.firstPass()}
 	w.RequeueAt(w.Numbers.Until)
 	w.Unconfirmed = w.Registration != nil && set.Status.Registration == nil
 	if w.Records = ledger.RecordsOf(set); reconcile.IsStale(set, w.Memory.recordedAs) && !ledger.IsDeregistered(set) {

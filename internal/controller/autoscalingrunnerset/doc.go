@@ -16,8 +16,8 @@
 // The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers its
 // questions to GitHub. The rest is in packages below it, each of which can be read alone:
 //
-//   - ledger: what a set says of its scale sets (those it has, may have, and has left), which addresses are the same,
-//     and which of several sets holds a scale set
+//   - ledger: what a set says of its scale sets (those it has, may have, and has left), and which addresses are the same
+//   - holders: which of several sets holds a scale set
 //   - scaleset: the requests to GitHub about a scale set, and what their failures mean
 //   - children: the EphemeralRunnerSet and the AutoscalingListener, made from the spec, kept so and deleted
 //   - podtemplate: whether the API server would admit the runners' pods

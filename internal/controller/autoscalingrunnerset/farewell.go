@@ -225,6 +225,9 @@ func (c *Controller) release(ctx context.Context, w *world) error {
 	if err := c.partFromClaims(ctx, w); err != nil {
 		return err
 	}
+	if _, err := c.gone(ctx, w.Key, nil); err != nil {
+		return err
+	}
 	left, err := c.protection.StripLast(ctx, w.Set)
 	if err != nil {
 		return err

@@ -1,10 +1,10 @@
 package autoscalingrunnerset_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -41,10 +42,8 @@ const (
 	checkInterval     = 5 * time.Minute
 	recheckInterval   = 5 * time.Second
 	contestedInterval = 30 * time.Second
-	// holdersSeenInterval is that of others that may have recorded the same scale set, and holderProvenInterval of one
-	// that GitHub has not confirmed, or that is about to go.
-	holdersSeenInterval  = 2 * time.Second
-	holderProvenInterval = 10 * time.Second
+	// holderInterval is that of a scale set that another set holds.
+	holderInterval = 10 * time.Second
 	// takenRetryInterval is that of a listener's names that are taken.
 	takenRetryInterval = time.Minute
 	// scalingEventInterval is that of Events about the number of runners.
@@ -77,9 +76,8 @@ type fixture struct {
 	recorder   *events.FakeRecorder
 	controller *autoscalingrunnerset.Controller
 	workers    *pool.Pool
-	// way leads to GitHub. late has the sets as lists show them, nil if lists show them as they are.
-	way  *relay
-	late *v1alpha1.AutoscalingRunnerSetList
+	// way leads to GitHub.
+	way *relay
 	// intercept is for rejecting requests, and change for other options; restart puts them into effect.
 	intercept *interceptor.Funcs
 	change    func(*autoscalingrunnerset.Options)
@@ -117,6 +115,9 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 			&v1alpha1.EphemeralRunnerSet{}).
 		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress,
 			ledger.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
+	for name, index := range holders.Indexes {
+		builder = builder.WithIndex(&coordinationv1.Lease{}, name, index)
+	}
 	f.client = controllertest.SelectByName(builder, &v1alpha1.AutoscalingListener{}).Build()
 	controllertest.Create(t, f.client, budgetOf(setKey, nil))
 	f.restart()
@@ -125,10 +126,9 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 
 // restart replaces the controller by one that remembers nothing.
 func (f *fixture) restart() {
-	kubernetes := interceptor.NewClient(f.client, interceptor.Funcs{List: f.list})
 	options := autoscalingrunnerset.Options{
 		Options: children.Options{
-			Client: interceptor.NewClient(kubernetes, *f.intercept), Reader: f.client, Recorder: f.recorder,
+			Client: interceptor.NewClient(f.client, *f.intercept), Reader: f.client, Recorder: f.recorder,
 			Namespace: managerNamespace, ListenerImage: "controller:1", ListenerImagePullSecrets: []string{"pull"},
 			ExcludedLabelPrefixes: []string{"internal.example/"},
 		},
@@ -139,17 +139,6 @@ func (f *fixture) restart() {
 		f.change(&options)
 	}
 	f.controller = autoscalingrunnerset.NewController(options)
-}
-
-// list is the answer to the controller's lists, which tests may have come too late.
-func (f *fixture) list(
-	ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
-) error {
-	if sets, ok := list.(*v1alpha1.AutoscalingRunnerSetList); ok && f.late != nil {
-		*sets = *f.late.DeepCopy()
-		return nil
-	}
-	return c.List(ctx, list, options...)
 }
 
 // newSet returns an AutoscalingRunnerSet as the chart would create it.

@@ -292,19 +292,3 @@ func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([
 	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }),
 		nil
 }
-
-// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet also holds, and so still needs.
-func (c *Controller) heldByNobodyElse(
-	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
-) (free []v1alpha1.ScaleSetRegistration, err error) {
-	for _, r := range registrations {
-		others, err := c.otherSets(ctx, w, r.URL)
-		if err != nil {
-			return nil, err
-		}
-		if !ledger.HeldByAny(others, w.Set, r) {
-			free = append(free, r)
-		}
-	}
-	return free, nil
-}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
@@ -49,44 +51,41 @@ func (f *fixture) settleBoth() {
 	}
 }
 
-// lateCache shows the AutoscalingRunnerSets in lists as they are now until it is mended.
-func (f *fixture) lateCache() (mend func()) {
-	f.Helper()
-	var now v1alpha1.AutoscalingRunnerSetList
-	if err := f.client.List(f.Context(), &now); err != nil {
-		f.Fatal(err)
-	}
-	f.late = &now
-	return func() { f.late = nil }
-}
-
-// sharing creates both sets, which register one scale set while neither is seen by the other.
+// sharing creates both sets as an earlier version may have left them, registered with one scale set. GitHub answers the
+// first set first.
 func (f *fixture) sharing() {
 	f.Helper()
-	mend := f.lateCache()
-	f.create(newSet(), newTwin())
-	f.settleBoth()
-	mend()
-	if f.set().Status.Registration.ID != f.twin().Status.Registration.ID {
-		f.Fatal("want one scale set registered by both")
+	f.github.Sets[address] = map[int]actions.RunnerScaleSet{1: labelled(1, setKey.Name, 1, setKey.Name)}
+	f.github.NextID = 2
+	registered := v1alpha1.ScaleSetRegistration{URL: address, Group: "Default", Name: setKey.Name, ID: 1}
+	for _, set := range []*v1alpha1.AutoscalingRunnerSet{newSet(), newTwin()} {
+		ledger.Register(set, registered)
+		f.create(set)
+		set.Status.Registration = &registered
+		f.updateStatus(set)
 	}
+	f.settle()
 }
 
-// wantOneOwner fails unless the first set has scale set 1 and the twin stands back, with nothing that works for it.
+// wantOneOwner fails unless one of the two sets has scale set 1 and the other stands back, with nothing that works for
+// it.
 func (f *fixture) wantOneOwner() {
 	f.Helper()
-	if got := f.set().Status.Registration; got == nil || got.ID != 1 {
-		f.Errorf("registration of the first = %+v, want scale set 1", got)
+	owner, other := f.set(), f.twin()
+	if owner.Status.Registration == nil {
+		owner, other = other, owner
 	}
-	twin := f.twin()
-	controllertest.WantCondition(f, twin.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue,
+	if got := owner.Status.Registration; got == nil || got.ID != 1 {
+		f.Errorf("registration of the owner = %+v, want scale set 1", got)
+	}
+	controllertest.WantCondition(f, other.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue,
 		v1alpha1.ReasonScaleSetInUse)
-	if twin.Status.Registration != nil || twin.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
-		f.Errorf("the twin is registered: %+v, annotations %v", twin.Status.Registration, twin.Annotations)
+	if other.Status.Registration != nil || other.Annotations[v1alpha1.AnnotationRunnerScaleSetID] != "" {
+		f.Errorf("the other is registered: %+v, annotations %v", other.Status.Registration, other.Annotations)
 	}
-	if listeners := f.listeners(); len(listeners) != 1 || listeners[0].Spec.AutoscalingRunnerSetName != setKey.Name ||
-		len(f.runnerSets()) != 1 {
-		f.Errorf("%d listeners and %d EphemeralRunnerSets, want those of the first alone", len(listeners),
+	if listeners := f.listeners(); len(listeners) != 1 ||
+		listeners[0].Spec.AutoscalingRunnerSetName != owner.Name || len(f.runnerSets()) != 1 {
+		f.Errorf("%d listeners and %d EphemeralRunnerSets, want those of the owner alone", len(listeners),
 			len(f.runnerSets()))
 	}
 }
@@ -115,17 +114,6 @@ func TestOneOfTwoThatHaveRegisteredGivesWay(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestRecordingLooksAgainSoon: nothing else brings a pass if the other set was not seen yet.
-func TestRecordingLooksAgainSoon(t *testing.T) {
-	inBubble(t, func(f *fixture) {
-		f.create(newSet())
-		f.reconcile()
-		if after := f.reconcile().RequeueAfter; after == 0 || after > holdersSeenInterval {
-			t.Errorf("the next pass comes after %s, want %s at most", after, holdersSeenInterval)
-		}
-	})
 }
 
 // TestRenamedTwinsEndWithAScaleSetEach: the condition tells the user to rename one.
@@ -166,16 +154,13 @@ func TestRenamedTwinsEndWithAScaleSetEach(t *testing.T) {
 
 func TestTwinsDeletedTogetherLeaveNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
-		mend := f.lateCache()
-		f.create(newSet(), newTwin())
+		f.sharing()
 		f.settleBoth()
-		mend()
 		for _, set := range []client.Object{f.set(), f.twin()} {
 			if err := f.client.Delete(t.Context(), set); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.lateCache() // each sees that the other holds the scale set, to the end
 		for range 3 {
 			f.settleBoth()
 		}
@@ -183,37 +168,6 @@ func TestTwinsDeletedTogetherLeaveNothing(t *testing.T) {
 			t.Errorf("gone %t, left on GitHub: %+v", f.gone(), left)
 		}
 	})
-}
-
-// TestOnlyARegistrationTakesOneAway: an older set may have got its annotation from anybody.
-func TestOnlyARegistrationTakesOneAway(t *testing.T) {
-	older := func(s *v1alpha1.AutoscalingRunnerSet) { s.CreationTimestamp = metav1.NewTime(time.Unix(1, 0)) }
-	for name, test := range map[string]struct {
-		registered, answered bool
-		given                bool
-	}{"annotation": {}, "edited status": {registered: true}, "registration": {true, true, true}} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(f *fixture) {
-				f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) { s.CreationTimestamp = metav1.Now() }))
-				f.settle()
-				claim := newTwin(older, func(s *v1alpha1.AutoscalingRunnerSet) {
-					s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "1"}
-				})
-				f.create(claim)
-				if test.registered {
-					claim.Status.Registration = f.set().Status.Registration
-					f.updateStatus(claim)
-				}
-				if test.answered {
-					f.settleBoth()
-				}
-				f.settle()
-				if given := f.set().Status.Registration == nil; given != test.given {
-					t.Errorf("given up: %t, want %t", given, test.given)
-				}
-			})
-		})
-	}
 }
 
 func TestSetThatIsBeingDeletedTakesNoScaleSetAway(t *testing.T) {
@@ -260,35 +214,41 @@ func TestOneHostMayBeTwoServers(t *testing.T) {
 	})
 }
 
-// A pass looks at sets at its own address only: with thousands of sets elsewhere it must cost no more.
-func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
+// A pass looks at who holds its own scale set only: with thousands of others it must cost no more.
+func TestScaleSetsOfOthersCostAPassNothing(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
 		listed := 0
-		pass := func() (allocations float64, sets int) {
+		pass := func() (allocations float64, records int) {
 			listed = 0
 			return testing.AllocsPerRun(20, func() { controllertest.Reconcile(f, f.controller, setKey) }), listed
 		}
-		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc,
-			cache.Indexers{ledger.IndexByAddress: func(object any) ([]string, error) {
-				return ledger.AddressKeysOf(object.(client.Object)), nil
-			}})
-		if err := indexer.Add(f.set()); err != nil {
+		indexers := cache.Indexers{}
+		for name, index := range holders.Indexes {
+			indexers[name] = func(object any) ([]string, error) { return index(object.(client.Object)), nil }
+		}
+		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
+		var leases coordinationv1.LeaseList
+		if err := f.client.List(f.Context(), &leases); err != nil || len(leases.Items) != 1 {
+			t.Fatalf("error %v, records %+v", err, leases.Items)
+		}
+		own := leases.Items[0]
+		if err := indexer.Add(&own); err != nil {
 			t.Fatal(err)
 		}
 		f.intercept.List = func(
 			ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
 		) error {
-			sets, ok := list.(*v1alpha1.AutoscalingRunnerSetList)
+			leases, ok := list.(*coordinationv1.LeaseList)
 			if !ok {
 				return c.List(ctx, list, options...)
 			}
 			wanted := client.ListOptions{}
 			wanted.ApplyOptions(options)
-			key, _ := wanted.FieldSelector.RequiresExactMatch(ledger.IndexByAddress)
-			found, err := indexer.ByIndex(ledger.IndexByAddress, key)
+			asked := wanted.FieldSelector.Requirements()[0]
+			found, err := indexer.ByIndex(asked.Field, asked.Value)
 			for _, object := range found {
-				sets.Items = append(sets.Items, *object.(*v1alpha1.AutoscalingRunnerSet))
+				leases.Items = append(leases.Items, *object.(*coordinationv1.Lease))
 			}
 			listed += len(found)
 			return err
@@ -297,18 +257,15 @@ func TestSetsAtOtherAddressesCostAPassNothing(t *testing.T) {
 		f.settle()
 		few, alone := pass()
 		for i := range 5000 {
-			other := newTwin(func(s *v1alpha1.AutoscalingRunnerSet) {
-				s.Name, s.UID, s.Spec.GitHubConfigUrl = fmt.Sprint("set-", i), types.UID(fmt.Sprint(i)),
-					fmt.Sprint("https://github.com/org-", i)
-			})
+			other := own.DeepCopy()
+			other.Name, other.Spec.HolderIdentity = fmt.Sprint("scale-set-", i), new(fmt.Sprint("elsewhere/set-", i))
 			if err := indexer.Add(other); err != nil {
 				t.Fatal(err)
 			}
 		}
 		// a pass allocates what it will for other reasons, but nothing for each of them
-		if many, sets := pass(); alone == 0 || sets != alone || many > few+1000 {
-			t.Errorf("%.0f allocations and %d sets listed with 5,000 elsewhere, %.0f and %d without", many, sets, few,
-				alone)
+		if many, records := pass(); alone == 0 || records != alone || many > few+1000 {
+			t.Errorf("%.0f allocations and %d records with 5,000 elsewhere, %.0f and %d without", many, records, few, alone)
 		}
 	})
 }

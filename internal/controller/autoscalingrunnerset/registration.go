@@ -8,18 +8,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
-	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -28,16 +26,12 @@ const (
 	checkInterval = 5 * time.Minute
 	// recheckInterval is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckInterval = 5 * time.Second
-	// contestedInterval is the pause between checks while another set has recorded the id under another name: one of
-	// the two scale sets is gone from GitHub, and its listener may be taking the other's jobs.
-	contestedInterval = 30 * time.Second
-	// After holdersSeenInterval a set checks again whether another set has recorded the same scale set: the cache,
-	// which is a fraction of a second old, may not have shown it.
-	holdersSeenInterval = 2 * time.Second
-	// After holderProvenInterval a set checks again whether GitHub has confirmed the holder of its scale set. A holder
-	// asks within seconds of the manager's start; one that can't, because its credentials are refused, must not keep
-	// this set busy.
-	holderProvenInterval = 10 * time.Second
+	// Every holderInterval a set looks whether another still holds the scale set that it wants: nothing else brings a
+	// pass when that set is gone.
+	holderInterval = 10 * time.Second
+	// For the first firstAnswers of a manager, a set that was told that another has its scale set doesn't take it, if it
+	// isn't recorded who has: releases before 0.1 recorded nothing, and whoever had it is asking GitHub, too.
+	firstAnswers = 2 * time.Minute
 	// While GitHub refuses them, credentials are read every refusedRereadInterval, because somebody may be about to
 	// replace them. The listener's controller has the same interval, and they share the read.
 	refusedRereadInterval = 15 * time.Second
@@ -100,13 +94,10 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 		w.Requeue.After(wait)
 		return nil
 	}
-	holders, err := c.holders(ctx, w)
-	if err != nil {
-		return err
-	}
 	request := scaleset.Request{
 		Desired: w.Desired, Reference: credentials.ForAutoscalingRunnerSet(w.Set), Hash: w.RequestHash,
-		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed, Holders: holders,
+		Registered: w.Registration.DeepCopy(), Unconfirmed: w.Unconfirmed,
+		Holders: c.holders, Set: holders.SetOf(w.Set), Waits: w.waits(),
 		MayBeNamed: namesOf(w.Records.AskedAt(w.Desired.URL)),
 	}
 	wanted := w.Desired.Registration()
@@ -173,17 +164,14 @@ func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	case errors.Is(last.Err, scaleset.ErrAbsent):
 		return 0 // which is now to be created
 	case last.Err != nil:
-		if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused &&
-			!w.holders.Hold(inUse.ID, inUse.Name) {
-			return 0 // that set no longer holds it
+		if _, held := errors.AsType[*holders.HeldError](last.Err); held && !w.taken && !w.waits() {
+			return 0 // nobody holds it any longer
 		}
 		return scaleset.RetryAt(last).Sub(w.Now)
-	case answer != nil && w.holders.Hold(answer.ID, answer.Name):
-		return 0 // another set has recorded it in the meantime
+	case answer != nil && w.taken:
+		return 0 // another set holds it by now
 	case w.lostSince(last.Started):
 		return last.Finished.Add(recheckInterval).Sub(w.Now)
-	case answer != nil && w.holders.HoldOtherwise(answer.ID, answer.Name):
-		return last.Finished.Add(contestedInterval).Sub(w.Now)
 	}
 	// Up to a tenth more or less: always the same for one set, different between sets.
 	hash := fnv.New32a()
@@ -206,6 +194,7 @@ func (w *world) lostSince(looked time.Time) bool {
 // readSync reads the state of the last call: its result, or that it is still running. What GitHub has accepted is
 // remembered, so that a change of something else doesn't put it in question.
 func (c *Controller) readSync(_ context.Context, w *world) error {
+	c.rememberWaiting(w)
 	if w.Cause != nil {
 		return nil
 	}
@@ -262,9 +251,6 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 		previous = nil // the scale set that the annotation names is not ours, or is gone
 	}
 	w.Registration, w.Unconfirmed, w.Records = &now, false, after
-	if wrote {
-		w.Requeue.After(holdersSeenInterval)
-	}
 	if event := registrationEvent(previous, now, wrote, renamed); event != nil {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
 	}
@@ -313,73 +299,4 @@ func registrationEvent(
 			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
 	}
 	return nil
-}
-
-// releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last
-// answer. A set that registered it at the same time as its holder releases it, together with its listener and runners,
-// because GitHub grants a scale set a single session. Busy runners finish their jobs.
-func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
-	last, _ := c.syncs.Last(w.Key)
-	var ids []int // in question
-	if w.Registration != nil {
-		ids = append(ids, w.Registration.ID)
-	}
-	if last.Result.Set != nil {
-		ids = append(ids, last.Result.Set.ID)
-	}
-	if inUse, refused := errors.AsType[*scaleset.InUseError](last.Err); refused {
-		w.Requeue.After(holderProvenInterval) // nothing else brings a pass after the holder is gone
-		ids = append(ids, inUse.ID)
-	}
-	if !w.HasValidURL() || len(ids) == 0 {
-		return nil
-	}
-	if w.holders, err = c.holders(ctx, w, ids...); err != nil || w.Unconfirmed || !w.RegisteredHere() ||
-		last.Result.Replaces(*w.Registration) {
-		return err
-	}
-	holder, held := w.holders.HolderOf(w.Registration.ID, w.Registration.Name)
-	if !held {
-		return nil
-	}
-	if !c.isProvenHolder(w, holder) {
-		w.Requeue.After(holderProvenInterval)
-		return nil
-	}
-	if err := reconcile.InOrder(c.stopListeners, c.drainRunnerSets)(ctx, w); err != nil {
-		return err
-	}
-	before := w.Set.DeepCopy()
-	ledger.Release(w.Set)
-	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); err != nil {
-		return fmt.Errorf("give up the registration: %w", err)
-	}
-	w.Registration = nil
-	return nil
-}
-
-// isProvenHolder reports whether GitHub has confirmed to this process that the registered scale set is the holder's. A
-// status alone proves nothing: anybody who may write it could cause the deletion of another set's listener and runners.
-func (c *Controller) isProvenHolder(w *world, holder types.NamespacedName) bool {
-	last, _ := c.syncs.Last(holder)
-	if last.Result.Set == nil {
-		return false
-	}
-	answered := last.Result.Registration()
-	return ledger.MayBeOneScaleSet(*answered, *w.Registration) &&
-		ledger.MayBeOneName(answered.Name, w.Registration.Name)
-}
-
-// holders returns the other AutoscalingRunnerSets that hold or want scale sets at the desired address. With ids it
-// returns only the holders of these, which is cheap enough for every pass.
-func (c *Controller) holders(ctx context.Context, w *world, ids ...int) (ledger.Holders, error) {
-	others, err := c.otherSets(ctx, w, w.Desired.URL)
-	if err != nil {
-		return nil, err
-	}
-	position := ledger.Position{Set: w.Set, Address: w.Desired.URL, Unconfirmed: w.Unconfirmed}
-	if w.RegisteredHere() {
-		position.Registered = w.Registration
-	}
-	return position.Holders(others, ids...), nil
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
@@ -289,11 +291,18 @@ func TestSecondOwnerOfAScaleSetStandsBack(t *testing.T) {
 			s.Annotations = map[string]string{v1alpha1.AnnotationRunnerScaleSetID: "4"}
 		})
 		f.github.Sets[address] = map[int]actions.RunnerScaleSet{4: labelled(4, "set", 1, "set")}
-		f.create(owner, newSet())
+		f.create(owner)
+		for range 3 { // GitHub's answer counts, the annotation doesn't
+			controllertest.Reconcile(f, f.controller, client.ObjectKeyFromObject(owner))
+			controllertest.Elapse(answered)
+		}
+		f.create(newSet())
 		f.settle()
 		f.wantCondition(v1alpha1.ConditionScaleSetRegistered, metav1.ConditionFalse, v1alpha1.ReasonScaleSetInUse)
-		if len(f.listeners()) > 0 {
-			t.Error("two listeners would fight for one session")
+		for _, listener := range f.listeners() {
+			if listener.Spec.AutoscalingRunnerSetNamespace == setNamespace {
+				t.Error("two listeners would fight for one session")
+			}
 		}
 	})
 }

@@ -126,12 +126,13 @@ func TestNewSetIsGivenTheIDOfALostScaleSet(t *testing.T) {
 		if got := f.twin().Status.Registration; got == nil || got.ID != 1 {
 			t.Errorf("registration of the new set = %+v, want the scale set that was created", got)
 		}
-		f.passBoth(2 * contestedInterval)
+		f.passBoth(2 * holderInterval)
 		f.wantOwnScaleSets()
 	})
 }
 
-// TestScaleSetOfADeletedOwnerIsTakenOverSoon: the user was told that it is in use, and has uninstalled the owner.
+// TestScaleSetOfADeletedOwnerIsTakenOverSoon: the user was told that it is in use, and has uninstalled the owner. The
+// queue of jobs stays.
 func TestScaleSetOfADeletedOwnerIsTakenOverSoon(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.create(newSet())
@@ -141,8 +142,8 @@ func TestScaleSetOfADeletedOwnerIsTakenOverSoon(t *testing.T) {
 		f.github.Made()
 		f.delete()
 		f.settle()
-		f.passBoth(holderProvenInterval)
-		if got := f.twin().Status.Registration; got == nil || got.ID != 2 || !f.gone() ||
+		f.passBoth(holderInterval)
+		if got := f.twin().Status.Registration; got == nil || got.ID != 1 || !f.gone() ||
 			len(f.github.Sets[address]) != 1 {
 			t.Errorf("registration %+v, on GitHub %+v", got, f.github.Sets[address])
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
 const (
@@ -39,6 +40,8 @@ type ScaleSets struct {
 	LacksReadByID int
 	// SingleLabel is set to drop all labels but the first.
 	SingleLabel bool
+	// Sessions are the ids of scale sets that somebody listens to, whose listeners the tests don't play.
+	Sessions map[int]bool
 
 	calls []string
 }
@@ -201,6 +204,19 @@ func (a ScaleSetsAt) DeleteRunnerScaleSet(_ context.Context, id int) error {
 		return nil
 	})
 }
+
+// HasSession is as in the controller of AutoscalingRunnerSets. It is no call of its own where nobody listens.
+func (a ScaleSetsAt) HasSession(_ context.Context, id int) (listenedTo bool, err error) {
+	a.Lock()
+	defer a.Unlock()
+	if a.Sessions[id] {
+		a.calls = append(a.calls, fmt.Sprintf("session %d", id))
+	}
+	return a.Sessions[id], nil
+}
+
+// Way is as if every address were reached by one.
+func (a ScaleSetsAt) Way() credentials.Way { return credentials.WayTo(a.URL, "", "") }
 
 // GetRunnerGroupByName is as in the client of the Actions service.
 func (a ScaleSetsAt) GetRunnerGroupByName(_ context.Context, name string) (found *actions.RunnerGroup, err error) {

@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -31,11 +32,12 @@ var (
 		corev1.SchemeGroupVersion: {
 			"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount",
 		},
-		rbacv1.SchemeGroupVersion:   {"Role", "RoleBinding"},
-		appsv1.SchemeGroupVersion:   {"Deployment"},
-		batchv1.SchemeGroupVersion:  {"Job"},
-		policyv1.SchemeGroupVersion: {"PodDisruptionBudget"},
-		eventsv1.SchemeGroupVersion: {"Event"},
+		rbacv1.SchemeGroupVersion:         {"Role", "RoleBinding"},
+		appsv1.SchemeGroupVersion:         {"Deployment"},
+		batchv1.SchemeGroupVersion:        {"Job"},
+		coordinationv1.SchemeGroupVersion: {"Lease"},
+		policyv1.SchemeGroupVersion:       {"PodDisruptionBudget"},
+		eventsv1.SchemeGroupVersion:       {"Event"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{
 		corev1.SchemeGroupVersion:           {"Namespace", "Node"},

@@ -53,12 +53,27 @@ func DeleteAll(ctx context.Context, connections Connections, targets []Target) (
 var errNoCredentials = errors.New("the credentials that it was registered with are not known, and no others are for " +
 	"that server")
 
+// ErrListenedTo is returned for a scale set that somebody else listens to, such as another cluster that was restored
+// from the same backup. The set's own listener has stopped; if it was killed, its session ends within sessionLifetime.
+var ErrListenedTo = errors.New("somebody else listens to it, such as the same scale set in another cluster")
+
+// GitHub was seen to refuse a session 60 s after the last sign of life of another, and to grant it after 91 s. A scale
+// set whose session lasts longer is listened to.
+const sessionLifetime = 2 * time.Minute
+
 // remove tries the references in turn. It returns the first error, or a later one if the first says that the
 // credentials are unusable: those won't come back, while the later ones may be refused only for now.
 func (t Target) remove(ctx context.Context, connections Connections) error {
 	failure := errNoCredentials
 	for i, reference := range t.References {
 		err := withAnyCredentials(ctx, connections, reference, t.Listener, func(github GitHub) error {
+			listenedTo, err := github.HasSession(ctx, t.Registration.ID)
+			if err != nil {
+				return err
+			}
+			if listenedTo {
+				return ErrListenedTo
+			}
 			return github.DeleteRunnerScaleSet(ctx, t.Registration.ID)
 		})
 		if err == nil {
@@ -106,7 +121,8 @@ func ProgressOf(
 	hopeful := slices.ContainsFunc(left, func(r v1alpha1.ScaleSetRegistration) bool {
 		failure := failures[r]
 		hopeless := credentials.Gone(failure) ||
-			(deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials)))
+			(deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials))) ||
+			(errors.Is(failure, ErrListenedTo) && !now.Before(startedAt.Add(sessionLifetime)))
 		return !hopeless || apiaccess.MayPass(failure, startedAt, now)
 	})
 	if !hopeful || !now.Before(deadline) {

@@ -1,6 +1,7 @@
 package scaleset
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 )
 
 // Desired is the scale set as the spec wants it on GitHub.
@@ -45,7 +45,9 @@ func DesiredOf(set *v1alpha1.AutoscalingRunnerSet) (Desired, error) {
 	if err != nil {
 		return Desired{}, err
 	}
-	desired := Desired{URL: url.String(), Group: set.Spec.RunnerGroup, Name: ledger.WantedName(set)}
+	desired := Desired{
+		URL: url.String(), Group: set.Spec.RunnerGroup, Name: cmp.Or(set.Spec.RunnerScaleSetName, set.Name),
+	}
 	known := sets.New[string]()
 	for _, label := range append([]string{desired.Name}, set.Spec.RunnerScaleSetLabels...) {
 		if folded := strings.ToLower(label); !known.Has(folded) {

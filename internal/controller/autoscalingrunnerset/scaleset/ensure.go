@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -30,8 +31,11 @@ type Request struct {
 	// earlier call may have done so. MayBeNamed are other names under which earlier calls may have created one.
 	MayCreate, MayExist bool
 	MayBeNamed          []Name
-	// Holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
-	Holders ledger.Holders
+	// Holders has who holds which scale set, and Set who asks. Waits is set if the set does not take what nobody is
+	// recorded to hold: who held it before there were records is to be asked first.
+	Holders *holders.Store
+	Set     holders.Set
+	Waits   bool
 }
 
 // Result is the result of Ensure.
@@ -41,8 +45,9 @@ type Result struct {
 	// DesiredHash is a hash of Desired alone.
 	DesiredHash string
 	Desired     Desired
-	// Reference says how GitHub was reached.
+	// Reference says how GitHub was reached, and Way by which way, empty if it wasn't.
 	Reference credentials.Reference
+	Way       credentials.Way
 	// Posted is set if this or an earlier call of this process may have created a scale set at the same address, even
 	// if no answer arrived.
 	Posted bool
@@ -55,8 +60,8 @@ type Result struct {
 }
 
 // Ensure finds or creates the scale set, and updates it. last is the result of the call before, zero if there was none.
-// It fails with actions.ErrRunnerGroupNotFound, *InUseError, ErrAbsent, or an error of the methods of Connections and
-// GitHub; the result then says what may have been created.
+// It fails with actions.ErrRunnerGroupNotFound, *holders.HeldError, *holders.RecordError, ErrAbsent, or an error of the
+// methods of Connections and GitHub; the result then says what may have been created.
 func Ensure(ctx context.Context, connections Connections, request Request, last Result) (Result, error) {
 	result := Result{
 		RequestHash: request.Hash, DesiredHash: kube.Hash(request.Desired), Desired: request.Desired,
@@ -68,10 +73,11 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 	work := sync{
 		desired:    request.Desired,
 		holders:    request.Holders,
+		set:        request.Set,
+		waits:      request.Waits,
 		mayCreate:  request.MayCreate,
 		mayBeNamed: request.MayBeNamed,
 	}
-	work.identify(request.Registered, request.Unconfirmed, last)
 	if last.DesiredHash == result.DesiredHash {
 		work.lastAnswer = last.Set
 	}
@@ -79,10 +85,13 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 	if err != nil {
 		return result, err
 	}
-	work.github = github
+	work.github, result.Way = github, github.Way()
+	if err := work.identify(ctx, request.Registered, request.Unconfirmed, last); err != nil {
+		return result, err
+	}
 	result.Set, err = work.run(ctx)
 	result.Unsought = work.unsought
-	_, inUse := errors.AsType[*InUseError](err) // what has the name is another set's
+	_, inUse := errors.AsType[*holders.HeldError](err) // what has the name is another set's
 	result.Posted = (result.Posted || work.posted) && !inUse
 	result.MayExist = err != nil && !inUse && (result.MayExist || work.created || work.uncertain)
 	return result, err
@@ -103,12 +112,28 @@ func (r Result) Replaces(registered v1alpha1.ScaleSetRegistration) bool {
 
 // identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration.
 // It leaves out a scale set that belongs to another set, because after a change of the name this set would rename it.
-func (s *sync) identify(recorded *v1alpha1.ScaleSetRegistration, unconfirmed bool, last Result) {
-	registered := recorded != nil && ledger.MayBeOneAddress(recorded.URL, s.desired.URL) &&
-		!s.holders.Hold(recorded.ID, recorded.Name)
+func (s *sync) identify(
+	ctx context.Context, recorded *v1alpha1.ScaleSetRegistration, unconfirmed bool, last Result,
+) error {
+	registered := recorded != nil && ledger.MayBeOneAddress(recorded.URL, s.desired.URL)
+	if registered {
+		taken, err := s.isAnothers(ctx, recorded.ID, recorded.Name)
+		if err != nil {
+			return err
+		}
+		registered = !taken
+	}
 	asked := ledger.SameURL(last.Desired.URL, s.desired.URL)
+	answered := asked && last.Set != nil
+	if answered {
+		taken, err := s.isAnothers(ctx, last.Set.ID, last.Set.Name)
+		if err != nil {
+			return err
+		}
+		answered = !taken
+	}
 	switch {
-	case asked && last.Set != nil && !s.holders.Hold(last.Set.ID, last.Set.Name):
+	case answered:
 		s.id = last.Set.ID // may not be recorded yet, if the spec changed before that
 	case registered:
 		s.id = recorded.ID
@@ -123,6 +148,7 @@ func (s *sync) identify(recorded *v1alpha1.ScaleSetRegistration, unconfirmed boo
 	if asked { // even without an answer, because the request may have been carried out
 		s.knownAs = append(s.knownAs, Name{last.Desired.Group, last.Desired.Name})
 	}
+	return nil
 }
 
 // Unrecorded describes a scale set that GitHub may have though nothing records it, because an answer was lost or the
@@ -150,7 +176,9 @@ func Search(
 	ctx context.Context, connections Connections, lost Unrecorded,
 ) (found *v1alpha1.ScaleSetRegistration, unsought []Name, err error) {
 	work := sync{desired: lost.Desired, mayBeNamed: lost.MayBeNamed}
-	work.identify(lost.Annotated, true, Result{})
+	if err := work.identify(ctx, lost.Annotated, true, Result{}); err != nil {
+		return nil, nil, err
+	}
 	earliest := lost.CreatedAt.Add(-maxClockSkew)
 	if lost.Annotated != nil {
 		earliest = time.Time{}

@@ -28,6 +28,11 @@ type GitHub interface {
 	DeleteRunnerScaleSet(ctx context.Context, id int) error
 	// GetRunnerGroupByName fails with actions.ErrRunnerGroupNotFound if there is none.
 	GetRunnerGroupByName(ctx context.Context, name string) (*actions.RunnerGroup, error)
+	// HasSession reports whether somebody listens to the scale set, or did a minute or two ago. There is none if there
+	// is no scale set.
+	HasSession(ctx context.Context, id int) (bool, error)
+	// Way is how GitHub is reached.
+	Way() credentials.Way
 }
 
 // Connections reads credentials and returns clients of GitHub. See ConnectionsOf.
@@ -63,14 +68,49 @@ func (c connections) Resolve(
 
 // GitHub implements Connections.
 func (c connections) GitHub(ctx context.Context, reference credentials.Reference) (GitHub, error) {
-	return c.Client(ctx, reference)
+	reached, way, err := c.Reach(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	return connected{reached, way}, nil
 }
 
-// GitHubOfListener implements Connections.
+// GitHubOfListener implements Connections. The client deletes only, so nobody learns of its way.
 func (c connections) GitHubOfListener(
 	ctx context.Context, reference credentials.Reference, listener client.ObjectKey, cause error,
 ) (GitHub, error) {
-	return c.ClientOfListener(ctx, reference, listener, cause)
+	reached, err := c.ClientOfListener(ctx, reference, listener, cause)
+	if err != nil {
+		return nil, err
+	}
+	return connected{reached, ""}, nil
+}
+
+// connected is GitHub as it was reached.
+type connected struct {
+	*actions.Client
+	way credentials.Way
+}
+
+// Way implements GitHub.
+func (c connected) Way() credentials.Way { return c.way }
+
+// sessionOwner is shown by GitHub to those who find the session taken that HasSession opens for a moment.
+const sessionOwner = "harrier-uninstall"
+
+// HasSession implements GitHub. A scale set has one session at most, so that one can be opened shows that nobody has
+// one.
+func (c connected) HasSession(ctx context.Context, id int) (bool, error) {
+	session, err := c.CreateSession(ctx, id, sessionOwner)
+	switch {
+	case errors.Is(err, actions.ErrSessionConflict):
+		return true, nil
+	case errors.Is(err, actions.ErrScaleSetNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return false, session.Close(ctx)
 }
 
 // withAnyCredentials uses the credentials that the reference names. It falls back to those in the listener's Secret if

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 )
 
 // defaultGroupID and defaultGroupName identify the runner group that exists everywhere.
@@ -20,25 +19,8 @@ const (
 	defaultGroupName = "Default"
 )
 
-// InUseError is returned if the scale set on GitHub belongs to another AutoscalingRunnerSet in this cluster. Two
-// listeners can't share it, because GitHub grants a scale set a single session.
-type InUseError struct {
-	ID    int
-	Name  string
-	Owner string
-}
-
-// Error names the owner and the next step.
-func (e *InUseError) Error() string {
-	return fmt.Sprintf("scale set %d on GitHub already belongs to AutoscalingRunnerSet %s; choose another "+
-		"runnerScaleSetName or runnerGroup", e.ID, e.Owner)
-}
-
 // ErrAbsent is returned if GitHub does not have the scale set and the ledger does not say that it may be created.
 var ErrAbsent = errors.New("GitHub does not have the scale set; it is created by the next request")
-
-// CauseReason implements causes.Named.
-func (e *InUseError) CauseReason() string { return v1alpha1.ReasonScaleSetInUse }
 
 // Name identifies a scale set if its id can't be used.
 type Name struct{ Group, Name string }
@@ -63,8 +45,11 @@ type sync struct {
 	mayBeNamed []Name
 	// unsought are those of mayBeNamed that GitHub was not asked about, because another was found first.
 	unsought []Name
-	// holders are the other AutoscalingRunnerSets that hold or want scale sets at the same address.
-	holders ledger.Holders
+	// holders has who holds what, nil to take everything for this set's. waits is set if the set leaves to others what
+	// nobody holds.
+	holders *holders.Store
+	set     holders.Set
+	waits   bool
 
 	// groupID is the desired runner group's, 0 until it has been looked up.
 	groupID int
@@ -73,9 +58,9 @@ type sync struct {
 	posted, created, uncertain bool
 }
 
-// run finds, creates and updates the scale set, and returns it as it is afterwards. It fails with
-// actions.ErrRunnerGroupNotFound,
-// *InUseError, or an error of GitHub's methods.
+// run finds, creates and updates the scale set, and returns it as it is afterwards. Nothing is changed before it is
+// recorded that this set holds the scale set. It fails with actions.ErrRunnerGroupNotFound, an error of
+// holders.Store.Hold, or one of GitHub's methods.
 func (s *sync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	current, err := s.find(ctx)
 	if errors.Is(err, actions.ErrScaleSetNotFound) {
@@ -87,10 +72,54 @@ func (s *sync) run(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if holder, held := s.holders.HolderOf(current.ID, current.Name); held && !s.created {
-		return nil, &InUseError{ID: current.ID, Name: current.Name, Owner: holder.String()}
+	if err := s.hold(ctx, current); err != nil {
+		return nil, err
 	}
-	return s.update(ctx, current)
+	updated, err := s.update(ctx, current)
+	if err == nil && updated.Name != current.Name {
+		err = s.hold(ctx, updated)
+	}
+	return updated, err
+}
+
+// hold records that this set holds a scale set.
+func (s *sync) hold(ctx context.Context, current *actions.RunnerScaleSet) error {
+	if s.holders == nil {
+		return nil
+	}
+	found := s.scaleSet(current.ID, current.Name)
+	if s.waits && !s.created {
+		held, err := s.holders.IsHeld(ctx, s.set, found)
+		if err != nil {
+			return err
+		}
+		if !held {
+			return &holders.HeldError{Asking: s.set.Key, ID: current.ID, Name: current.Name}
+		}
+	}
+	return s.holders.Hold(ctx, s.set, found, s.created)
+}
+
+// scaleSet returns a scale set at the desired address, as it is reached.
+func (s *sync) scaleSet(id int, name string) holders.ScaleSet {
+	return holders.ScaleSet{URL: s.desired.URL, Way: s.github.Way(), ID: id, Name: name}
+}
+
+// isAnothers reports whether another set holds a scale set that this one knows by that name.
+func (s *sync) isAnothers(ctx context.Context, id int, name string) (bool, error) {
+	if s.holders == nil {
+		return false, nil
+	}
+	rival, err := s.holders.Rival(ctx, s.set, s.scaleSet(id, name))
+	return rival != nil, err
+}
+
+// isNamedByAnother reports whether another set holds a scale set of that name.
+func (s *sync) isNamedByAnother(ctx context.Context, name string) (bool, error) {
+	if s.holders == nil {
+		return false, nil
+	}
+	return s.holders.IsNamedByAnother(ctx, s.set, s.scaleSet(0, name))
 }
 
 // find returns the scale set, and finds out which others an earlier call may have created all the same.
@@ -112,8 +141,12 @@ func (s *sync) find(ctx context.Context) (*actions.RunnerScaleSet, error) {
 func (s *sync) findAny(ctx context.Context) (*actions.RunnerScaleSet, error) {
 	if s.id > 0 {
 		current, err := s.findByID(ctx)
+		foreign := errors.Is(err, actions.ErrScaleSetNotFound)
+		if err == nil {
+			foreign, err = s.isForeign(ctx, current.Name)
+		}
 		switch {
-		case errors.Is(err, actions.ErrScaleSetNotFound) || (err == nil && s.isForeign(current.Name)):
+		case foreign:
 		case err != nil || s.named == nil || strings.EqualFold(current.Name, *s.named):
 			return current, err
 		}
@@ -131,9 +164,12 @@ func (s *sync) findAny(ctx context.Context) (*actions.RunnerScaleSet, error) {
 
 // isForeign reports whether a scale set of that name is another set's, although it has the id that this one had: GitHub
 // lost its state, or was restored, and assigns ids a second time.
-func (s *sync) isForeign(name string) bool {
-	return s.holders.HoldOrWant(name) && !strings.EqualFold(name, s.desired.Name) &&
-		!slices.ContainsFunc(s.knownAs, func(known Name) bool { return strings.EqualFold(known.Name, name) })
+func (s *sync) isForeign(ctx context.Context, name string) (bool, error) {
+	if strings.EqualFold(name, s.desired.Name) ||
+		slices.ContainsFunc(s.knownAs, func(known Name) bool { return strings.EqualFold(known.Name, name) }) {
+		return false, nil
+	}
+	return s.isNamedByAnother(ctx, name)
 }
 
 // findUnanswered looks for a scale set that was created under another name or in another group without an answer, and
@@ -145,9 +181,14 @@ func (s *sync) findUnanswered(ctx context.Context, notFound error) (*actions.Run
 			continue // found already, if it were there
 		}
 		current, err := s.findByName(ctx, asked)
-		switch {
-		case errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound):
-		case err != nil || (!s.holders.Hold(current.ID, current.Name) && !s.holders.HoldOrWant(current.Name)):
+		if errors.Is(err, actions.ErrScaleSetNotFound) || errors.Is(err, actions.ErrRunnerGroupNotFound) {
+			continue
+		}
+		taken := false
+		if err == nil {
+			taken, err = s.isNamedByAnother(ctx, current.Name)
+		}
+		if err != nil || !taken {
 			return current, err
 		}
 	}

@@ -9,13 +9,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
+	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
 func TestScaleSetSync(t *testing.T) {
@@ -74,14 +77,27 @@ func TestScaleSetSync(t *testing.T) {
 
 func TestScaleSetSyncRefusesWhatAnotherSetHolds(t *testing.T) {
 	github := having(labelled(4, "set", 1, "other"))
-	asked := request(scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}, 0, scaleset.Name{})
-	asked.Holders = ledger.Holders{{
-		Key:          types.NamespacedName{Namespace: "elsewhere", Name: "set"},
-		Registration: v1alpha1.ScaleSetRegistration{ID: 4},
+	at := github.At(address)
+	other := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "elsewhere", Name: "set", UID: "other", Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"},
 	}}
-	_, err := scaleset.Ensure(t.Context(), connected{github: github.At(address)}, asked, scaleset.Result{})
-	if inUse, ok := errors.AsType[*scaleset.InUseError](err); !ok || inUse.Owner != "elsewhere/set" {
-		t.Errorf("Ensure() = %v, want *InUseError", err)
+	builder := controllertest.NewKubernetes().WithObjects(other)
+	for name, index := range holders.Indexes {
+		builder = builder.WithIndex(&coordinationv1.Lease{}, name, index)
+	}
+	kubernetes := builder.Build()
+	store := &holders.Store{Client: kubernetes, Namespace: "manager"}
+	err := store.Hold(t.Context(), holders.SetOf(other),
+		holders.ScaleSet{URL: address, Way: at.Way(), ID: 4, Name: "set"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := request(scaleset.Desired{URL: address, Name: "set", Labels: []string{"set"}}, 0, scaleset.Name{})
+	asked.Holders, asked.Set = store, holders.Set{Key: types.NamespacedName{Namespace: "here", Name: "set"}, UID: "asking"}
+	_, err = scaleset.Ensure(t.Context(), connected{github: at}, asked, scaleset.Result{})
+	if held, ok := errors.AsType[*holders.HeldError](err); !ok || held.Holder != client.ObjectKeyFromObject(other) ||
+		strings.Contains(err.Error(), other.Namespace) {
+		t.Errorf("Ensure() = %v, want *HeldError, without the other's namespace", err)
 	}
 	if diff := cmp.Diff([]string{"find"}, github.Made()); diff != "" {
 		t.Errorf("another's scale set was changed (-want +got):\n%s", diff)
