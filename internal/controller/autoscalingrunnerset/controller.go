@@ -202,7 +202,7 @@ func (c *Controller) SetupWithManager(manager ctrl.Manager) error {
 		For(&v1alpha1.AutoscalingRunnerSet{}).
 		Owns(&v1alpha1.EphemeralRunnerSet{}).
 		Watches(&v1alpha1.AutoscalingListener{}, handler.EnqueueRequestsFromMapFunc(setOfListener)).
-		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.holderOf)).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(c.holders.Requests)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(workers)).
 		Complete(c)

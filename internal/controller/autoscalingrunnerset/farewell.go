@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -240,4 +243,73 @@ func (c *Controller) release(ctx context.Context, w *world) error {
 	}
 	w.released = true
 	return nil
+}
+
+// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet holds, or is to get, and so needs.
+func (c *Controller) heldByNobodyElse(
+	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
+) (free []v1alpha1.ScaleSetRegistration, err error) {
+	if len(registrations) == 0 {
+		return nil, nil
+	}
+	own, err := c.holders.Of(ctx, w.Key)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range registrations {
+		// Sets elsewhere, of which there may be thousands, cost nothing. These are the cache's, and must not be changed.
+		var sets v1alpha1.AutoscalingRunnerSetList
+		atAddress := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(r.URL)}
+		if err := c.options.Client.List(ctx, &sets, atAddress, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
+		}
+		others := slices.DeleteFunc(sets.Items,
+			func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID })
+		way := c.wayTo(w, own, r)
+		rival, err := c.holders.Rival(ctx, holders.SetOf(w.Set),
+			holders.ScaleSet{URL: r.URL, Way: way, ID: r.ID, Name: r.Name})
+		if err != nil {
+			return nil, err
+		}
+		if rival == nil && !ledger.HeldByAny(others, w.Set, r) && !c.isAwaited(others, r, way) {
+			free = append(free, r)
+		}
+	}
+	return free, nil
+}
+
+// wayTo returns the way by which a scale set was found: as recorded, else as GitHub has last answered.
+func (c *Controller) wayTo(w *world, own []holders.Record, r v1alpha1.ScaleSetRegistration) credentials.Way {
+	for _, record := range own {
+		if record.IsAt(r.URL, r.ID) && record.Holder.UID == w.Set.UID {
+			return record.Way
+		}
+	}
+	last, _ := c.syncs.Last(w.Key)
+	return last.Result.Way
+}
+
+// isAwaited reports whether GitHub has told another set, by the same way, that a scale set is there, and it only waits
+// for this one to let go of it: as when a set moves to another namespace, and keeps its queue of jobs.
+func (c *Controller) isAwaited(
+	others []v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, way credentials.Way,
+) bool {
+	return way != "" && slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool {
+		found, waits := c.waiting.Load(client.ObjectKeyFromObject(&other))
+		if !waits || other.DeletionTimestamp != nil {
+			return false
+		}
+		awaited := found.(holders.ScaleSet)
+		return awaited.ID == r.ID && awaited.Way == way && ledger.MayBeOneAddress(awaited.URL, r.URL)
+	})
+}
+
+// gone deletes what is recorded of a set that is gone without having been released, such as one whose finalizer somebody
+// has removed.
+func (c *Controller) gone(ctx context.Context, set types.NamespacedName, _ *memory) (ctrl.Result, error) {
+	records, err := c.holders.Of(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, c.holders.Drop(ctx, records...)
 }

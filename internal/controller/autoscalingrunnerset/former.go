@@ -279,16 +279,3 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 			strings.Join(names, ", "),
 			progress.Cause)))
 }
-
-// otherSets returns the AutoscalingRunnerSets, but the pass's own, that hold or want a scale set at an address, or at
-// what may be the same. They are the cache's, so they must not be changed. Sets elsewhere, of which there may be
-// thousands, cost a pass nothing.
-func (c *Controller) otherSets(ctx context.Context, w *world, address string) ([]v1alpha1.AutoscalingRunnerSet, error) {
-	var sets v1alpha1.AutoscalingRunnerSetList
-	atAddress := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(address)}
-	if err := c.options.Client.List(ctx, &sets, atAddress, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
-	}
-	return slices.DeleteFunc(sets.Items, func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID }),
-		nil
-}

@@ -6,26 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
-
-// waits reports whether the set takes nothing that nobody is recorded to hold, for now. If this process has seen who
-// held it, it knows that it was let go.
-func (w *world) waits() bool {
-	stalled := meta.FindStatusCondition(w.Set.Status.Conditions, v1alpha1.ConditionStalled)
-	return stalled != nil && stalled.Reason == v1alpha1.ReasonScaleSetInUse && !w.Memory.sawHolder &&
-		w.Now.Before(w.firstPass.Add(firstAnswers))
-}
 
 // releaseIfHeld finds out whether another set holds the scale set that this set has registered or received in the last
 // answer. A set that has registered it all the same releases it, together with its listener and runners, because GitHub
@@ -85,94 +71,4 @@ func (c *Controller) dropRecords(ctx context.Context, w *world) error {
 			func(l v1alpha1.ScaleSetRegistration) bool { return r.IsAt(l.URL, l.ID) })
 		return r.Holder.UID == w.Set.UID && (present || former)
 	})...)
-}
-
-// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet holds, or is to get, and so needs.
-func (c *Controller) heldByNobodyElse(
-	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
-) (free []v1alpha1.ScaleSetRegistration, err error) {
-	if len(registrations) == 0 {
-		return nil, nil
-	}
-	own, err := c.holders.Of(ctx, w.Key)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range registrations {
-		others, err := c.otherSets(ctx, w, r.URL)
-		if err != nil {
-			return nil, err
-		}
-		way := c.wayTo(w, own, r)
-		rival, err := c.holders.Rival(ctx, holders.SetOf(w.Set),
-			holders.ScaleSet{URL: r.URL, Way: way, ID: r.ID, Name: r.Name})
-		if err != nil {
-			return nil, err
-		}
-		if rival == nil && !ledger.HeldByAny(others, w.Set, r) && !c.isAwaited(others, r, way) {
-			free = append(free, r)
-		}
-	}
-	return free, nil
-}
-
-// wayTo returns the way by which a scale set was found: as recorded, else as GitHub has last answered.
-func (c *Controller) wayTo(w *world, own []holders.Record, r v1alpha1.ScaleSetRegistration) credentials.Way {
-	for _, record := range own {
-		if record.IsAt(r.URL, r.ID) && record.Holder.UID == w.Set.UID {
-			return record.Way
-		}
-	}
-	last, _ := c.syncs.Last(w.Key)
-	return last.Result.Way
-}
-
-// isAwaited reports whether GitHub has told another set, by the same way, that a scale set is there, and it only waits
-// for this one to let go of it: as when a set moves to another namespace, and keeps its queue of jobs.
-func (c *Controller) isAwaited(
-	others []v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, way credentials.Way,
-) bool {
-	return way != "" && slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool {
-		found, waits := c.waiting.Load(client.ObjectKeyFromObject(&other))
-		if !waits || other.DeletionTimestamp != nil {
-			return false
-		}
-		awaited := found.(holders.ScaleSet)
-		return awaited.ID == r.ID && awaited.Way == way && ledger.MayBeOneAddress(awaited.URL, r.URL)
-	})
-}
-
-// rememberWaiting remembers what GitHub has answered to a set that may not have it. While it is asked again, the last
-// answer counts.
-func (c *Controller) rememberWaiting(w *world) {
-	last, _ := c.syncs.Last(w.Key)
-	held, waits := errors.AsType[*holders.HeldError](last.Err)
-	switch {
-	case w.Cause == nil && last.Running():
-	case w.Cause == nil && waits:
-		c.waiting.Store(w.Key, holders.ScaleSet{
-			URL: last.Result.Desired.URL, Way: last.Result.Way, ID: held.ID, Name: held.Name,
-		})
-	default:
-		c.waiting.Delete(w.Key)
-	}
-}
-
-// gone deletes what is recorded of a set that is gone without having been released, such as one whose finalizer somebody
-// has removed.
-func (c *Controller) gone(ctx context.Context, set types.NamespacedName, _ *memory) (ctrl.Result, error) {
-	records, err := c.holders.Of(ctx, set)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{}, c.holders.Drop(ctx, records...)
-}
-
-// holderOf maps the record of who holds a scale set to that set, which may be gone, unless it is another manager's.
-func (c *Controller) holderOf(_ context.Context, lease client.Object) []ctrl.Request {
-	holder, is := holders.HolderOf(lease)
-	if !is || (c.options.Watches != nil && !c.options.Watches(holder.Namespace)) {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: holder}}
 }

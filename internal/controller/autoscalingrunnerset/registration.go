@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
@@ -299,4 +301,28 @@ func registrationEvent(
 			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
 	}
 	return nil
+}
+
+// waits reports whether the set takes nothing that nobody is recorded to hold, for now. If this process has seen who
+// held it, it knows that it was let go.
+func (w *world) waits() bool {
+	stalled := meta.FindStatusCondition(w.Set.Status.Conditions, v1alpha1.ConditionStalled)
+	return stalled != nil && stalled.Reason == v1alpha1.ReasonScaleSetInUse && !w.Memory.sawHolder &&
+		w.Now.Before(w.firstPass.Add(firstAnswers))
+}
+
+// rememberWaiting remembers what GitHub has answered to a set that may not have it. While it is asked again, the last
+// answer counts.
+func (c *Controller) rememberWaiting(w *world) {
+	last, _ := c.syncs.Last(w.Key)
+	held, waits := errors.AsType[*holders.HeldError](last.Err)
+	switch {
+	case w.Cause == nil && last.Running():
+	case w.Cause == nil && waits:
+		c.waiting.Store(w.Key, holders.ScaleSet{
+			URL: last.Result.Desired.URL, Way: last.Result.Way, ID: held.ID, Name: held.Name,
+		})
+	default:
+		c.waiting.Delete(w.Key)
+	}
 }

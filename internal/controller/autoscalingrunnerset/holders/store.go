@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -44,15 +45,6 @@ func indexed(key func(Record) string) client.IndexerFunc {
 
 func scaleSetKey(address string, id int) string {
 	return strconv.Itoa(id) + " " + ledger.AddressKey(address)
-}
-
-// HolderOf returns the set that a Lease says is the holder, for watches.
-func HolderOf(lease client.Object) (types.NamespacedName, bool) {
-	r, readable := Record{}, false
-	if known, is := lease.(*coordinationv1.Lease); is {
-		r, readable = recordOf(known)
-	}
-	return r.Holder.Key, readable
 }
 
 // HeldError is returned if another set holds the scale set.
@@ -106,6 +98,19 @@ type Store struct {
 	// Watches reports whether the manager sees the sets of a namespace; nil means of all. Those that it doesn't see are
 	// another manager's, and taken for living.
 	Watches func(namespace string) bool
+}
+
+// Requests maps a record to its holder, which may be gone, unless that is another manager's. It is for a watch.
+func (s *Store) Requests(_ context.Context, object client.Object) []ctrl.Request {
+	lease, is := object.(*coordinationv1.Lease)
+	if !is {
+		return nil
+	}
+	r, readable := recordOf(lease)
+	if !readable || (s.Watches != nil && !s.Watches(r.Holder.Key.Namespace)) {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: r.Holder.Key}}
 }
 
 // Hold records that a set holds a scale set that GitHub has just answered, unless it does already. created says that
