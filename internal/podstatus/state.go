@@ -76,6 +76,16 @@ func (s State) Over() bool {
 	}
 }
 
+// Started reports whether the container has started, or whether it has can't be told from its pod.
+func (s State) Started() bool {
+	switch s.Phase {
+	case Running, Succeeded, Failed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Of reads a pod, which may be nil. Only the named container counts: the sidecars depend on its outcome, not the other
 // way round. now is by the clock that dated the pod's deletion.
 func Of(pod *corev1.Pod, container string, now time.Time) State {

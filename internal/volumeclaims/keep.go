@@ -46,8 +46,6 @@ var returning = []struct {
 	why     func(*Runner) string
 }{
 	{"nothing has run", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return !r.Started }, Kept, nil, nil},
-	{"GitHub has said that there was no job", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return r.Job.Never },
-		Kept, nil, nil},
 	{"the event is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
 		return len(keep.Events) > 0 && !slices.Contains(keep.Events, r.Job.Event)
 	}, Spoiled, func(r *Runner) bool { return r.Job.Event == "" },
@@ -97,14 +95,21 @@ func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) time.
 	}
 }
 
-// FailedWithoutJob reports whether a runner's status proves that it failed and never had a job: no container of its pod
-// started, or GitHub agreed to remove its registration after each attempt. The status of a runner that exited by
-// itself, or whose pod others keep, proves nothing.
-func FailedWithoutJob(status *v1alpha1.EphemeralRunnerStatus) bool {
+// Asks reports whether a set passes claims on only after some jobs: whoever may have had a job spends its claims until
+// that job is known.
+func Asks(set *v1alpha1.AutoscalingRunnerSet) bool {
+	keep := set.Spec.EffectiveVolumeClaimPool().KeepAfter
+	return len(keep.Events)+len(keep.Results) > 0
+}
+
+// NeverStarted reports whether a runner's status proves that it failed before any of its containers had started. That a
+// runner has failed, and that no job was reported, proves nothing: the report may be late. Nor does the status of one
+// that was deleted, or whose pod others keep.
+func NeverStarted(status *v1alpha1.EphemeralRunnerStatus) bool {
 	silent := []string{v1alpha1.ReasonRunnerExitedWithoutJob, v1alpha1.ReasonPodTerminating,
 		v1alpha1.ReasonVolumeClaimAwaited, v1alpha1.ReasonVolumeClaimNotDeleted}
 	return status.Phase == v1alpha1.EphemeralRunnerPhaseFailed && !status.HadJob() && !status.JobCompleted() &&
-		status.LostCause == "" &&
-		!slices.Contains(silent, status.Reason) && !meta.IsStatusConditionTrue(status.Conditions,
-		v1alpha1.ConditionDraining)
+		status.LostCause == "" && !slices.Contains(silent, status.Reason) &&
+		meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionPodStarted) &&
+		!meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
 }

@@ -77,13 +77,15 @@ func TestAClaimIsNeitherLeasedNorDeletedWhileAResultMayCome(t *testing.T) {
 	}
 }
 
-// A bad image is no job: the claim keeps what it has. What exited by itself, or was lost with a job, may have written.
-func TestAFailureWithoutAJobSpoilsNothing(t *testing.T) {
+// A bad image is no job: the claim keeps what it has. Whatever else a runner failed of, its container may have written.
+func TestAFailureBeforeTheStartSpoilsNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.EphemeralRunnerStatus)
 		want   bool
 	}{
 		"its image is not there":      {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = "ImagePullBackOff" }, true},
+		"nobody says that":            {func(s *v1alpha1.EphemeralRunnerStatus) { s.Conditions = nil }, false},
+		"it has started":              {func(s *v1alpha1.EphemeralRunnerStatus) { s.Conditions[0].Status = metav1.ConditionTrue }, false},
 		"it exited":                   {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonRunnerExitedWithoutJob }, false},
 		"its pod is kept":             {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonPodTerminating }, false},
 		"its claim could not go":      {func(s *v1alpha1.EphemeralRunnerStatus) { s.Reason = v1alpha1.ReasonVolumeClaimNotDeleted }, false},
@@ -91,15 +93,17 @@ func TestAFailureWithoutAJobSpoilsNothing(t *testing.T) {
 		"it had a job":                {func(s *v1alpha1.EphemeralRunnerStatus) { s.JobID = "job" }, false},
 		"its job was lost":            {func(s *v1alpha1.EphemeralRunnerStatus) { s.LostCause = v1alpha1.LostCauseUnknown }, false},
 		"GitHub kept it for a job": {func(s *v1alpha1.EphemeralRunnerStatus) {
-			s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue}}
+			s.Conditions = append(s.Conditions, metav1.Condition{Type: v1alpha1.ConditionDraining,
+				Status: metav1.ConditionTrue})
 		}, false},
 		"it succeeded":              {func(s *v1alpha1.EphemeralRunnerStatus) { s.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded }, false},
 		"the end of a job was told": {func(s *v1alpha1.EphemeralRunnerStatus) { s.JobResult = "failed" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := &v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed}
+			status := &v1alpha1.EphemeralRunnerStatus{Phase: v1alpha1.EphemeralRunnerPhaseFailed,
+				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionPodStarted, Status: metav1.ConditionFalse}}}
 			test.change(status)
-			if got := volumeclaims.FailedWithoutJob(status); got != test.want {
+			if got := volumeclaims.NeverStarted(status); got != test.want {
 				t.Errorf("proved: %t", got)
 			}
 		})

@@ -45,7 +45,6 @@ func TestWhichJobsSpoilAClaim(t *testing.T) {
 	}{
 		"every claim returns":                  {nil, volumeclaims.Runner{Started: true}, true, ""},
 		"its container never started":          {both, volumeclaims.Runner{}, true, ""},
-		"GitHub removed it while it was idle":  {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Never: true}}, true, ""},
 		"it is not known whether it had a job": {both, volumeclaims.Runner{Started: true}, false, "the job's event is unknown"},
 		"the right job":                        {both, volumeclaims.Runner{Started: true, Job: volumeclaims.Job{Event: "push", Result: "succeeded"}}, true, ""},
 		"another event": {both, volumeclaims.Runner{Started: true,

@@ -73,13 +73,9 @@ type Runner struct {
 	Failure     Failure
 }
 
-// Job has the known facts about a runner's job.
-type Job struct {
-	// Never is set if it is proved that there was none: GitHub has removed the registration of an idle runner.
-	Never bool
-	// Event and Result are GitHub's, empty if they aren't known.
-	Event, Result string
-}
+// Job has the known facts about a runner's job: GitHub's event and result, empty if they aren't known. That a runner had
+// none, nothing can prove.
+type Job struct{ Event, Result string }
 
 // FailureKind is the kind of reason for which a runner does not start with its claims.
 type FailureKind string

@@ -8,11 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -117,6 +119,7 @@ func (c *Controller) finish(ctx context.Context, w *world, phase v1alpha1.Epheme
 ) error {
 	before := w.EphemeralRunner.DeepCopy()
 	status := &w.Status
+	c.noteStart(w, d)
 	status.Phase, status.Ready, status.Reason, status.Message = phase, false, d.Reason, d.Message
 	status.LostCause = cmp.Or(status.LostCause, d.Lost.Cause)
 	status.RunnerID, status.RunnerName = w.Memory.runnerID, w.Name
@@ -142,6 +145,7 @@ func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) erro
 	}
 	key := rules.NewKey(&w.Status, seen)
 	w.Memory.failed = &failedAttempt{key: key, Decision: d}
+	c.noteStart(w, d)
 	rules.Record(&w.Status, key, d, w.Now)
 	w.Status.Phase, w.Status.Ready, w.Status.RunnerID = v1alpha1.EphemeralRunnerPhasePending, false, w.Memory.runnerID
 	w.Status.Reason, w.Status.Message = d.Reason, d.Message
@@ -151,6 +155,29 @@ func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) erro
 	// Not earlier: if the status could not be written, the same must be decided again, from the same answers.
 	c.endAttempt(w)
 	return c.deletePod(ctx, w)
+}
+
+// noteStart writes into the status whether a container of the runner has started, when an attempt has ended: nobody can
+// tell later, and claims in which nothing has run are passed on.
+func (c *Controller) noteStart(w *world, d rules.Decision) {
+	switch {
+	case !claims.Named(w.EphemeralRunner):
+	case !w.Memory.claims.MayHaveRun(w.use()):
+		c.setConditions(w, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
+	case meta.IsStatusConditionFalse(w.Status.Conditions, v1alpha1.ConditionPodStarted):
+		c.setConditions(w, report.True(v1alpha1.ConditionPodStarted, "Started", "the runner container may have started"))
+	}
+}
+
+// use returns what is known of the use of the runner's claims.
+func (w *world) use() claims.Facts {
+	m, made := w.Memory, w.launched
+	unseen := w.pod == nil && !m.hadPod(&w.Status)
+	return claims.Facts{
+		Status:    &w.Status,
+		Hinted:    m.busy || (unseen && made.Known && (made.Failure == nil || made.Failure.Kind == rules.Away)),
+		Inherited: w.pod == nil && m.mayBeLaunched(w.EphemeralRunner),
+	}
 }
 
 // endAttempt forgets the attempt whose failure is now in the status.
@@ -198,6 +225,19 @@ func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.Del
 		w.Memory.pod.removed = (over || hangs) && len(w.pod.Finalizers) == 0
 	}
 	return launch.DeletionFailure(w.EphemeralRunner, "delete pod", err)
+}
+
+// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
+func (w *world) podStays() bool {
+	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || halfDeleted(w.pod))
+}
+
+// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace
+// period in two writes; a request that ends between them, because the manager or the API server is killed, leaves the
+// pod as it is.
+func halfDeleted(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
 }
 
 // deregister asks GitHub to remove the runner's registration.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
@@ -26,6 +27,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // GitHub is the part of the Actions service that this controller uses.
@@ -228,7 +230,15 @@ func (c *Controller) live(ctx context.Context, w *world) error {
 			c.record(ctx, w, attemptEnded(failed.Decision, &w.Status))
 		}
 	}
-	return c.apply(ctx, w, rules.Plan(c.plannable(w)))
+	o := c.plannable(w)
+	if claims.Named(w.EphemeralRunner) {
+		set, err := c.claimedSet(ctx, w)
+		if err != nil {
+			return err
+		}
+		o.Guarded = set != nil && volumeclaims.Asks(set)
+	}
+	return c.apply(ctx, w, rules.Plan(o))
 }
 
 // plannable returns the facts on which a decision about a living runner depends.
@@ -238,7 +248,7 @@ func (c *Controller) plannable(w *world) *rules.World {
 		Runner: w.EphemeralRunner, Pod: w.outcome, Now: now,
 		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
 		HadPod: m.hadPod(&w.Status), PodDueAt: m.podDueAt(w.EphemeralRunner, w.pod, now),
-		Provisioning: w.launched, Removal: w.removal(),
+		Provisioning: w.launched, Removal: w.removal(), Used: m.claims.Used(w.use()),
 	}
 	if w.pod != nil {
 		o.EndDueAt = mark.PodDueToEnd(&w.Status)
@@ -384,17 +394,4 @@ func (c *Controller) origin(
 		return nil, err
 	}
 	return origin, nil
-}
-
-// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
-func (w *world) podStays() bool {
-	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || halfDeleted(w.pod))
-}
-
-// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace
-// period in two writes; a request that ends between them, because the manager or the API server is killed, leaves the
-// pod as it is.
-func halfDeleted(pod *corev1.Pod) bool {
-	grace := pod.DeletionGracePeriodSeconds
-	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -71,10 +71,6 @@ func (c *Controller) leaving(w *world) *rules.Leaving {
 	m, now, removal := w.Memory, w.Now, w.removal()
 	if c.verdict(w) == registrations.Removed {
 		removal = rules.Progress{Known: true} // at its set's request
-	}
-	free := !w.Status.HadJob() && !w.Status.JobCompleted() && !m.mayHaveJob(&w.Status)
-	if removal.Succeeded() && free && w.pod != nil && !w.outcome.Over() {
-		m.claims.idle = true
 	}
 	pod := w.outcome
 	if m.pod.passedOver() {
@@ -283,23 +279,17 @@ const (
 // be passed on. It returns false while that is not known, or while the manager may not delete them: until the runner is
 // gone nobody else gets the claims.
 func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
-	named := slices.ContainsFunc(slices.Collect(maps.Values(w.Spec.VolumeClaims)), func(n string) bool {
-		return n != ""
-	})
-	if !named || w.Memory.claims.settled {
+	if !claims.Named(w.EphemeralRunner) || w.Memory.claims.Settled {
 		return true, nil
 	}
 	set, err := c.claimedSet(ctx, w)
 	if set == nil || err != nil {
 		return err == nil, err // no set that lives has the claims
 	}
-	kube.SetIfZero(&w.Memory.claims.endedAt, w.Now)
+	kube.SetIfZero(&w.Memory.claims.EndedAt, w.Now)
 	runner := &volumeclaims.Runner{
-		Started: w.mayHaveRun(), EndedAt: w.Memory.claims.endedAt,
-		Job: volumeclaims.Job{
-			Never: w.Memory.claims.idle || volumeclaims.FailedWithoutJob(&w.Status), Event: w.Status.Event,
-			Result: w.Status.JobResult,
-		},
+		Started: w.Memory.claims.MayHaveRun(w.use()), EndedAt: w.Memory.claims.EndedAt,
+		Job: volumeclaims.Job{Event: w.Status.Event, Result: w.Status.JobResult},
 	}
 	verdict, why, due := volumeclaims.Returns(set, runner, w.Now)
 	if verdict == volumeclaims.Awaited {
@@ -316,14 +306,14 @@ func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, 
 		}
 		log.FromContext(ctx).Info("Deleted the runner's claims", "claims", w.Spec.VolumeClaims, "message", why)
 	}
-	w.Memory.claims.settled = true
+	w.Memory.claims.Settled = true
 	return true, nil
 }
 
 // reportAwaited says a single time, in the status, that the runner stays because of a report that may still come,
-// unless its set doesn't count it any more.
+// unless its set doesn't count it any more. One whose deletion comes next would count as one that has failed by itself.
 func (c *Controller) reportAwaited(ctx context.Context, w *world) error {
-	if w.Status.Done() || w.Memory.isBehind(w.EphemeralRunner) {
+	if w.DeletionTimestamp.IsZero() || w.Status.Done() || w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
@@ -364,17 +354,4 @@ func (c *Controller) claimedSet(ctx context.Context, w *world) (*v1alpha1.Autosc
 		return nil, fmt.Errorf("get EphemeralRunnerSet: %w", err)
 	}
 	return c.origin(ctx, runnerSet)
-}
-
-// mayHaveRun reports whether a container of the runner may have started: what nobody has seen counts as if it had.
-func (w *world) mayHaveRun() bool {
-	status, m := &w.Status, w.Memory
-	switch {
-	case !m.StartedAt.IsZero(), status.HadJob(), status.JobCompleted(), status.Done(),
-		status.Phase == v1alpha1.EphemeralRunnerPhaseRunning, rules.AttemptsRecorded(status) > 0:
-		return true
-	case w.pod != nil:
-		return w.outcome.Phase != podstatus.Pending
-	}
-	return m.inherited || m.launch.WasAsked() || m.pod.uid != ""
 }

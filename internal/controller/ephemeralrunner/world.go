@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
@@ -57,7 +58,7 @@ type memory struct {
 	// What has been deleted, so that a stale cache doesn't have it deleted again.
 	secretDeleted     bool
 	hooked            remains.Hooked // what container hooks created
-	claims            claims         // what is remembered of its claims
+	claims            claims.Memory  // what is remembered of its claims
 	runnerDeleted     bool           // the EphemeralRunner object
 	abandoned         bool           // the same, because it has no set
 	mayVanish         bool           // it had no finalizer of ours when it was last seen
@@ -80,6 +81,7 @@ type lastPod struct {
 	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
 	left       bool      // the controller may not delete it: garbage collection does, after the runner is gone
 	recorded   bool      // its failure was written to the status, which the cache may not show yet
+	told       bool      // the state in which it was removed was seen
 	// ending says what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
 	// the next pass.
 	ending podstatus.Ending
@@ -94,7 +96,9 @@ type failedAttempt struct {
 
 // observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
 func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
-	p.Memory.mayVanish = !slices.ContainsFunc(p.Object.Finalizers, isOurs)
+	ours := []string{v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration}
+	p.Memory.mayVanish = !slices.ContainsFunc(ours,
+		func(f string) bool { return slices.Contains(p.Object.Finalizers, f) })
 	pod, err := c.readPod(ctx, p)
 	if err != nil {
 		return nil, err
@@ -108,11 +112,6 @@ func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	return w, nil
 }
 
-// isOurs reports whether the finalizer belongs to this controller or to ARC's.
-func isOurs(finalizer string) bool {
-	return finalizer == v1alpha1.FinalizerEphemeralRunner || finalizer == v1alpha1.FinalizerRunnerRegistration
-}
-
 // newWorld returns the world of a pass that has read the pod. removed is one that was removed since the last pass.
 func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	w := &world{pass: p, EphemeralRunner: p.Object, pod: pod}
@@ -122,10 +121,16 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	if m.launch.TakeAsked() {
 		m.runnerID = 0
 	}
+	last := removed
 	if pod != nil || !m.lost(p.Object, removed) {
 		removed = nil
 	}
 	w.outcome = m.see(p.Object, pod, removed, p.Now)
+	if last != nil && metav1.IsControlledBy(last, p.Object) {
+		m.claims.See(false, rules.OutcomeOf(last, p.Now).State)
+		m.pod.told = m.pod.told || last.UID == m.pod.uid
+	}
+	m.claims.See(pod == nil && m.pod.uid != "" && !m.pod.deleted && !m.pod.told, w.outcome.State)
 	if pod != nil || m.waiting != nil {
 		m.measure(w)
 	}
@@ -156,7 +161,7 @@ func (c *Controller) readPod(ctx context.Context, p *pass) (*corev1.Pod, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case pod == nil && p.Memory.missesPod(p.Object):
+	case pod == nil && (p.Memory.missesPod(p.Object) || p.Memory.mayBeLaunched(p.Object)):
 		return c.missedPod(ctx, p)
 	case pod != nil && needsLivePod(p.Object, pod, p.Memory.apiServerTime(pod, p.Now)):
 		return kube.LivePod(ctx, c.options.Client, pod)
@@ -321,6 +326,12 @@ func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
 	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
 }
 
+// mayBeLaunched reports whether another manager may have given a runner, and so its claims, a pod: this one has neither
+// done that nor seen one. The cache of pods may be behind that of runners.
+func (m *memory) mayBeLaunched(runner *v1alpha1.EphemeralRunner) bool {
+	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && claims.Named(runner)
+}
+
 // apiServerTime estimates the API server's current time from the pod's deletionTimestamp, and returns now if the pod
 // isn't being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by
 // ours it was first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner
@@ -385,16 +396,4 @@ func (w *world) removal() rules.Progress {
 // verdict returns what the runner's set has found out about its registration.
 func (c *Controller) verdict(w *world) registrations.Answer {
 	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
-}
-
-// claims has the memory of a runner's claims.
-type claims struct {
-	// idle is set if GitHub has agreed to remove the registration while the runner container had not ended: it had no
-	// job, and gets none. Later the consent would prove less, because GitHub itself removes the record of a runner
-	// whose job has ended.
-	idle bool
-	// endedAt is the time at which the runner was first seen to be about to go. settled is set when it is certain that
-	// nobody gets a claim that must not be passed on.
-	endedAt time.Time
-	settled bool
 }

@@ -58,7 +58,9 @@ func planLost(w *World) Decision {
 			lost.Reason = cmp.Or(string(ending.Cause), lost.Reason)
 		}
 	}
-	return planFailed(w.withPod(lost))
+	other := w.withPod(lost)
+	other.Used = w.Used || !w.HadPod // nobody has seen whether a container of that pod had started
+	return planFailed(other)
 }
 
 // planUnseen waits for a pod that the cache has never shown although it was created or a job was reported. Runners and
@@ -87,7 +89,7 @@ func planExited(w *World) Decision {
 }
 
 // planFailed handles a runner container that had started, so its registration may have been used. With a job there is
-// nothing to retry. Without one, GitHub's consent to remove the registration proves that there was no job.
+// nothing to retry. Without one, the runner may be tried again once GitHub has agreed to remove the registration.
 func planFailed(w *World) Decision {
 	switch {
 	case w.Runner.Status.HadJob():
@@ -119,6 +121,9 @@ func planRetry(w *World, how Step) Decision {
 	d := w.Pod.decide(how)
 	d.Disruption = w.Pod.Fault == podstatus.FaultDisruption
 	d.firstInRow = w.wasUpFor(LongUpGrace) || (w.wasUpFor(UpGrace) && w.Pod.Outside)
+	if w.spent() {
+		return giveWay(d)
+	}
 	if !d.Disruption && !d.firstInRow && len(w.Runner.Status.Failures) >= len(RetryBackoff) {
 		return w.Pod.decide(Fail)
 	}

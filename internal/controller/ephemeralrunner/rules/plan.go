@@ -137,6 +137,9 @@ type World struct {
 	EndDueAt time.Time
 	// Writes that only report something must wait until DeferredUntil, zero if they need not.
 	DeferredUntil time.Time
+	// Guarded is set if keepAfter decides who gets the runner's claims next, and Used if a container of one of its pods
+	// has started with them, or nobody can tell.
+	Guarded, Used bool
 }
 
 // ran reports whether the runner container of this attempt has started, which uses up its JIT config.
@@ -152,8 +155,8 @@ func (w *World) withPod(pod Outcome) *World {
 	return &other
 }
 
-// deregistered reports whether GitHub has removed the registration at our request, which proves that the runner has no
-// job.
+// deregistered reports whether GitHub has agreed to remove the registration, which proves that the runner gets no job
+// from now on. Whether it had one that nobody has reported, nobody knows.
 func (w *World) deregistered() bool {
 	return !w.Runner.Status.HadJob() && w.Removal.Succeeded()
 }
@@ -280,8 +283,12 @@ func planMissing(w *World) Decision {
 
 // planProvision starts an attempt when the back-off after the last one is over.
 func planProvision(w *World) Decision {
-	if kube.Container(&w.Runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil {
+	switch {
+	case kube.Container(&w.Runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil:
 		return Decision{Step: Fail, Reason: v1alpha1.ReasonInvalidPod, Message: kube.NoRunnerContainer}
+	case w.spent(): // its last pod has started after all, while it was being deleted
+		return giveWay(Decision{Disruption: true, Reason: v1alpha1.ReasonVolumeClaimUnusable,
+			Message: "an earlier pod of the runner has started"})
 	}
 	if due := nextAttemptAt(w); w.Now.Before(due) {
 		return Decision{RequeueAt: due}

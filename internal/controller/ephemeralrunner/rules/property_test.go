@@ -75,6 +75,29 @@ func live(o *rules.World) bool {
 		o.Pod.Phase == podstatus.Blocked)
 }
 
+// With keepAfter no decision leads to another pod of a runner that may have had a job.
+func TestASpentRunnerGetsNoOtherPod(t *testing.T) {
+	const seed = 3
+	random := rand.New(rand.NewPCG(seed, 0))
+	spent := 0
+	for range 20000 {
+		o := anyObservation(random)
+		o.Guarded, o.Used = true, random.IntN(2) == 0
+		started := o.Used || !o.StartedAt.IsZero() || o.Runner.Status.HadJob() ||
+			o.Runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning
+		switch d := rules.Plan(o); {
+		case !started:
+		case d.Step == rules.Launch, d.Step == rules.Retry, d.Step == rules.Reregister:
+			t.Fatalf("step %d for a runner that has started: %+v", d.Step, o)
+		case d.Step == rules.Replace, d.Step == rules.Fail:
+			spent++
+		}
+	}
+	if spent == 0 {
+		t.Error("no runner gave way")
+	}
+}
+
 func TestNoStepEndsALiveJob(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, 0))

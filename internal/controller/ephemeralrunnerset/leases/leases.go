@@ -122,19 +122,18 @@ func (l *Leases) releaseLocked(key types.NamespacedName, of *runner) {
 	}
 }
 
-// view returns a runner as its own status shows it. If a runner has ended and nobody has seen whether it had started,
-// it counts as started.
+// view returns a runner as its own status shows it. One that has ended counts as started unless the status says that it
+// never was.
 func view(object *v1alpha1.EphemeralRunner) volumeclaims.Runner {
 	status := &object.Status
 	found := volumeclaims.Runner{
 		Name: object.Name, CreatedAt: object.CreationTimestamp.Time,
 		Claims: maps.Clone(object.Spec.VolumeClaims), Seed: object.Annotations[v1alpha1.AnnotationVolumeClaimSeed],
 		Done: status.Done(), Deleting: object.DeletionTimestamp != nil,
-		Up: status.Phase == v1alpha1.EphemeralRunnerPhaseRunning,
-		Job: volumeclaims.Job{Never: volumeclaims.FailedWithoutJob(status), Event: status.Event,
-			Result: status.JobResult},
+		Up:  status.Phase == v1alpha1.EphemeralRunnerPhaseRunning,
+		Job: volumeclaims.Job{Event: status.Event, Result: status.JobResult},
 	}
-	found.Started = found.Up || found.Done || status.HadJob()
+	found.Started = found.Up || status.HadJob() || (found.Done && !volumeclaims.NeverStarted(status))
 	switch {
 	case found.Up || found.Done:
 	case status.Reason == v1alpha1.ReasonVolumeClaimRefused:

@@ -50,8 +50,16 @@ func (l *Leases) PodEvents(changed func(q reconcile.Queue, runner types.Namespac
 func (l *Leases) rememberPod(object *corev1.Pod, gone bool) (news bool) {
 	key, claims := client.ObjectKeyFromObject(object), volumeclaims.MountedBy(object)
 	gone = gone || len(claims) == 0
+	now := pod{uid: object.UID, claims: claims, volumes: volumeclaims.VolumesOf(object)}
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		now.owner = owner.UID
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if owner := l.runners[key]; owner != nil && owner.uid == now.owner { // also by the last sign of a pod that has ended
+		its := podstatus.Of(object, v1alpha1.RunnerContainerName, l.clock.Now())
+		owner.Started = owner.Started || its.Started()
+	}
 	before := l.pods[key]
 	if before != nil && (gone || before.uid != object.UID) {
 		l.forgetPodLocked(key, before)
@@ -59,10 +67,6 @@ func (l *Leases) rememberPod(object *corev1.Pod, gone bool) (news bool) {
 	}
 	if gone {
 		return news
-	}
-	now := pod{uid: object.UID, claims: claims, volumes: volumeclaims.VolumesOf(object)}
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		now.owner = owner.UID
 	}
 	if before != nil {
 		now = *before
@@ -73,9 +77,6 @@ func (l *Leases) rememberPod(object *corev1.Pod, gone bool) (news bool) {
 	l.pods[key] = &now
 	for _, name := range claims {
 		l.mounts.insert(claimOf(key, name), key)
-	}
-	if owner := l.runners[key]; owner != nil && owner.uid == now.owner {
-		owner.Started = owner.Started || now.up
 	}
 	return true
 }
