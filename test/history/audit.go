@@ -285,8 +285,15 @@ func PodOf(object *corev1.Pod) *Pod {
 	return &Pod{
 		UID: string(object.UID), Name: object.Name, RunnerUID: ownerOf(object), Deleting: object.DeletionTimestamp != nil,
 		Succeeded: object.Status.Phase == corev1.PodSucceeded, Failed: object.Status.Phase == corev1.PodFailed,
-		Claims: claims,
+		Claims: claims, Started: hasStarted(object),
 	}
+}
+
+// hasStarted reports whether the runner container of a pod has started, by its own status.
+func hasStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == v1alpha1.RunnerContainerName && (c.State.Running != nil || c.State.Terminated != nil)
+	})
 }
 
 // PoolOf returns what the history needs of a set's claims.

@@ -21,6 +21,13 @@ type claim struct {
 	Claim
 	// runners are the names of the runners that have had it, in the order of their creation.
 	runners []string
+	// uses are the pods that have mounted it, in the order of their creation, each with its runner.
+	uses []use
+}
+
+type use struct {
+	pod *pod
+	by  *runner
 }
 
 func newClaims() claims { return claims{pools: map[string]*pool{}, exist: map[string]*claim{}} }
@@ -145,9 +152,47 @@ func (p Pool) keeps(job Job) bool {
 	return !unwanted(p.Events, job.Event) && !unwanted(p.Results, job.Result)
 }
 
-// checkMounts checks that a new pod mounts no claim of another pod.
+// asks reports whether it matters after which job a claim is passed on.
+func (p Pool) asks() bool { return len(p.Events)+len(p.Results) > 0 }
+
+// checkAsked checks that nothing can have been written to the claim that a new pod mounts, or that keepAfter was asked
+// and said yes: of each earlier pod whose container has started, the listener has reported the job, and it was one to
+// keep the claim after. Whatever was reported, the same runner gets no second pod.
+func (r *replay) checkAsked(c Change, created *pod, mounted *claim) {
+	its := r.runners[created.RunnerUID]
+	pool := r.claims.pools[mounted.Set]
+	if pool == nil || its == nil || !pool.asks() || felt(r.history.Blind, c.Received) {
+		return // or a report may have been missed
+	}
+	for _, before := range mounted.uses {
+		reported := before.by.Completed || (before.by.HasJob && len(pool.Results) == 0)
+		switch {
+		case !before.pod.Started:
+		case before.by.UID == its.UID:
+			r.breach(c, "pod %s was created with claim %s, with which an earlier pod of its runner had started",
+				created.Name, mounted.Name)
+		case !reported:
+			r.breach(c, "pod %s was created with claim %s, with which runner %s had started: nobody has reported its job",
+				created.Name, mounted.Name, before.by.Name)
+		case slices.ContainsFunc(r.history.Jobs, func(j Job) bool { return j.Runner == before.by.Name && !pool.keeps(j) }):
+			r.breach(c, "pod %s was created with claim %s, in which runner %s ran a job that keepAfter doesn't name",
+				created.Name, mounted.Name, before.by.Name)
+		}
+	}
+}
+
+// checkMounts checks that a new pod mounts no claim of another pod, and none that nobody has asked about.
 func (r *replay) checkMounts(c Change, created *pod) {
-	if c.Verb != "create" || r.history.blind(c.Received) {
+	if c.Verb != "create" {
+		return
+	}
+	for _, name := range created.Claims {
+		if mounted, its := r.claims.named(name), r.runners[created.RunnerUID]; mounted != nil && its != nil {
+			r.checkAsked(c, created, mounted)
+			mounted.uses = append(mounted.uses, use{created, its})
+		}
+	}
+	if r.history.blind(c.Received) {
 		return
 	}
 	for _, name := range created.Claims {

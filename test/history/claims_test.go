@@ -196,3 +196,52 @@ func TestClaimsAreNotPassedOnAfterUnwantedJobs(t *testing.T) {
 		}), nil},
 	})
 }
+
+// up has the container of the runner's pod start.
+func (s *story) up(name string) {
+	s.pods[name].Started = true
+	pod := *s.pods[name]
+	s.step(Change{By: Other, Verb: "patch", Pod: &pod})
+}
+
+// Rule 6: with keepAfter, nobody gets a claim with which a container has started before the job's report has come.
+func TestClaimsAreNotPassedOnUnasked(t *testing.T) {
+	// a has a pod, of which something becomes; then another pod mounts the claim, of the same runner or of b.
+	told := func(pool func(*story), becomes func(*story), next string) func() *story {
+		return func() *story {
+			s := newStory(5, 5)
+			pool(s)
+			s.lease("a", "x")
+			s.claim("x", "go")
+			s.mount("a")
+			becomes(s)
+			if next == "b" {
+				s.gone("a")
+				s.lease("b", "x")
+			} else {
+				s.step(Change{By: Collector, Verb: "delete", Pod: s.pods["a"], Gone: true})
+			}
+			s.mount(next)
+			last := &s.Changes[len(s.Changes)-1]
+			last.Pod.UID = "the next pod"
+			return s
+		}
+	}
+	asks := func(s *story) { s.pool(5, "succeeded") }
+	never := func(s *story) { s.pool(5) }
+	fails := func(s *story) { s.up("a"); s.podEnds("a", false) }
+	succeeds := func(s *story) { s.up("a"); s.succeeded("a") }
+	begins := func(s *story) { s.up("a"); s.started("a"); s.podEnds("a", false) }
+	const second, silent = "with which an earlier pod of its runner had started", "nobody has reported its job"
+	check(t, map[string]chapter{
+		"the pod never started, the same runner":  {told(asks, func(s *story) { s.podEnds("a", false) }, "a"), nil},
+		"the pod never started, another runner":   {told(asks, func(s *story) { s.podEnds("a", false) }, "b"), nil},
+		"it failed, the same runner":              {told(asks, fails, "a"), []string{second}},
+		"it failed, another runner":               {told(asks, fails, "b"), []string{silent}},
+		"its job's end was not reported, another": {told(asks, begins, "b"), []string{silent}},
+		"its job was reported, another runner":    {told(asks, succeeds, "b"), nil},
+		"its job was reported, the same runner":   {told(asks, succeeds, "a"), []string{second}},
+		"nobody asks, the same runner":            {told(never, fails, "a"), nil},
+		"nobody asks, another runner":             {told(never, fails, "b"), nil},
+	})
+}

@@ -9,8 +9,9 @@
 //     written down here a second time: from that page, not from the controller.
 //  5. A manager changes nothing after another has taken its Lease.
 //  6. One runner at a time that may still run names a claim of volumeClaimTemplates, and one pod at a time that has not
-//     ended mounts it. A template never has more claims than volumeClaimPool.max. No claim is passed on after a job that
-//     keepAfter doesn't name.
+//     ended mounts it. A template never has more claims than volumeClaimPool.max. With keepAfter, no claim with which a
+//     container has started is passed on to another runner unless a job was reported that keepAfter names, nor to
+//     another pod of the same runner.
 //
 // It stands at the end of a run of test/chaos:
 //

@@ -106,6 +106,8 @@ type Pod struct {
 	UID, Name, RunnerUID string
 	Deleting             bool
 	Succeeded, Failed    bool
+	// Started says that its runner container has started, and so may have had a job.
+	Started bool
 	// Claims are the names of the claims that it mounts.
 	Claims []string
 }

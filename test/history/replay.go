@@ -212,6 +212,7 @@ func (r *replay) applyPod(c Change, next Pod) {
 	if owner != nil && owner.pod == known && owner.ended.IsZero() && (next.Succeeded || next.Failed) {
 		owner.ended = c.Answered
 	}
+	next.Started = next.Started || known.Started // the answer to a deletion may have no status
 	known.Pod = next
 	if c.Gone {
 		known.gone = true
