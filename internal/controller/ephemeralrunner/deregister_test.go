@@ -136,7 +136,7 @@ func TestNotFoundIsNotConsentWhileAJobRuns(t *testing.T) {
 		f.elapse(rules.FirstRetryBackoff)
 		f.settle()
 		f.wantCalls("remove 101", "remove 101")
-		f.elapse(2 * rules.AnswerTimeout)
+		f.elapse(2 * rules.SilenceTimeout)
 		f.settle()
 		if f.pod() == nil || f.runner() == nil {
 			t.Fatal("a running job was killed")

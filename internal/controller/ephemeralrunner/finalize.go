@@ -123,9 +123,12 @@ func (c *Controller) reportUnanswered(ctx context.Context, w *world, o *rules.Le
 		return
 	}
 	w.Memory.unansweredReported = true
-	limit := fmt.Sprintf("for %s at most", rules.AnswerTimeout)
-	if o.MayHaveJob {
+	limit := fmt.Sprintf("for %s at most", o.UnansweredFor())
+	switch {
+	case o.MayHaveJob:
 		limit = "until its job has ended"
+	case o.UnansweredFor() == rules.SilenceTimeout:
+		limit += ", because its container runs and may have a job; delete its pod if it has none"
 	}
 	c.record(ctx, w, report.Warning("RemovalUnanswered", actionDelete, // the cause comes last because it may be long
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit,

@@ -109,7 +109,7 @@ func TestIdleRunnerIsRemovedWhenGitHubIsSilent(t *testing.T) {
 		f.started().delete()
 		f.github.remove = errGitHubAway
 		f.settle()
-		f.elapse(rules.AnswerTimeout - time.Second)
+		f.elapse(rules.SilenceTimeout - time.Second)
 		f.settle()
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
@@ -131,7 +131,7 @@ func TestRunnerIsRemovedWithoutCredentialsAndPermissions(t *testing.T) {
 		forbidden := apierrors.NewForbidden(pods, name, errors.New("no"))
 		f.api.refuse = map[string]error{"delete Pod": forbidden, "delete Secret": forbidden}
 		f.settle()
-		f.elapse(rules.AnswerTimeout)
+		f.elapse(rules.SilenceTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is left")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -227,6 +228,9 @@ func TestRunnerForWhichItsSetHasNoRoomWaits(t *testing.T) {
 	}, newRunner())
 }
 
+// bubbleBegins is the time at which synctest begins each bubble.
+var bubbleBegins = metav1.NewTime(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
+
 // A backup brings a runner's pod and Secret back without the runner.
 func TestPodWithoutARunnerGoes(t *testing.T) {
 	runner := newRunner()
@@ -242,6 +246,17 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 		"with its job": {func(p *corev1.Pod, _ *corev1.Secret) {
 			p.Labels[v1alpha1.LabelRunnerBusy], p.Status.Phase = v1alpha1.RunnerBusy, corev1.PodRunning
 		}, true},
+		"with a node": {func(p *corev1.Pod, _ *corev1.Secret) { p.Spec.NodeName = "node" }, true},
+		"it runs, and nobody has marked it": {func(p *corev1.Pod, _ *corev1.Secret) {
+			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
+		}, true},
+		"it ran for six hours": {func(p *corev1.Pod, _ *corev1.Secret) {
+			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
+			p.CreationTimestamp = metav1.NewTime(bubbleBegins.Add(-6 * time.Hour))
+		}, false},
+		"it has ended": {func(p *corev1.Pod, _ *corev1.Secret) {
+			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodFailed
+		}, false},
 		"after its job": {func(p *corev1.Pod, _ *corev1.Secret) {
 			p.Labels[v1alpha1.LabelRunnerBusy], p.Status.Phase = v1alpha1.RunnerBusy, corev1.PodSucceeded
 		}, false},
@@ -253,6 +268,7 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, secret := pod.DeepCopy(), secret.DeepCopy()
+			pod.CreationTimestamp = bubbleBegins
 			test.change(pod, secret)
 			ours := string(secret.Data[secretKeyRunnerName]) == pod.Name
 			inBubble(t, func(f *fixture) {
@@ -305,7 +321,7 @@ func TestRunnerWithoutASetDoesNotWaitForGitHubForEver(t *testing.T) {
 		if f.runner() == nil {
 			t.Error("GitHub was not asked whether it has a job")
 		}
-		f.elapse(rules.AnswerTimeout)
+		f.elapse(rules.SilenceTimeout)
 		f.settle()
 		if f.runner() != nil {
 			t.Error("the runner is still there")

@@ -129,7 +129,7 @@ func TestALateReportKeepsNoPodForeverWhenGitHubIsSilent(t *testing.T) {
 		if f.pod() == nil {
 			t.Fatal("the pod is gone though GitHub has time to answer")
 		}
-		f.elapse(rules.AnswerTimeout)
+		f.elapse(rules.SilenceTimeout)
 		f.settle()
 		f.wantGone()
 	}, newRunner())

@@ -25,6 +25,10 @@ import (
 // a scale set's Role.
 const abandonedPodInterval = 5 * time.Minute
 
+// A pod that nobody counts and that may have a job has its end waited for until it is longestOrphan old: GitHub ends a
+// job after 6 h unless its workflow has another timeout-minutes. Nothing waits for such a pod.
+const longestOrphan = 6 * time.Hour
+
 // RemoveOf deletes the pod and the Secret of a runner that doesn't exist, if they have no owner: a backup has brought
 // them back. The registration is used up or another's, and nobody counts the pod. The pod is read anew first: the
 // cache's part of a pod doesn't tell a runner's from one that only has its label. The Secret goes first, because the
@@ -59,16 +63,23 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if left := r.mayEnd(pod); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	pod = &corev1.Pod{}
 	err = r.options.Reader.Get(ctx, name, pod)
 	if err == nil && (!MayBeAbandoned(pod) || !launch.TakesRegistration(pod)) {
 		return ctrl.Result{}, nil
 	}
+	if left := r.mayEnd(pod); err == nil && left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	if err == nil {
 		err = r.options.DeleteSecret(ctx, name)
 	}
 	if err == nil {
-		err = r.options.Client.Delete(ctx, pod, kube.UIDPrecondition(pod))
+		// unless it has got a node meanwhile
+		err = r.options.Client.Delete(ctx, pod, kube.UnchangedPrecondition(pod))
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -82,13 +93,24 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 	return ctrl.Result{}, nil
 }
 
-// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells. Somebody may
-// have taken the owner away (kubectl delete --cascade=orphan): such a pod ends its job first, and is abandoned only
-// then. A restored pod ends immediately, because it has no registration.
-func MayBeAbandoned(pod *corev1.Pod) bool {
-	if pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod) {
-		return false
+// mayEnd returns for how long an abandoned pod may end by itself, 0 if it need not: it has ended, or certainly has no
+// job, because it has no node. Somebody may have taken its owner away (kubectl delete --cascade=orphan), a moment after
+// GitHub has given it a job, before anybody marked it. A restored pod has no node when it comes back, and if it gets one
+// it usually ends at once, because its registration is used up. What is marked as busy has all the time that it needs.
+func (r *Remover) mayEnd(pod *corev1.Pod) time.Duration {
+	ended := podstatus.IsFinished(pod) || podstatus.HasEnded(pod, v1alpha1.RunnerContainerName)
+	switch age := r.options.Clock.Since(pod.CreationTimestamp.Time); {
+	case ended || (pod.Spec.NodeName == "" && !podstatus.IsRunning(pod)):
+		return 0
+	case pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod):
+		return longestOrphan
+	default:
+		return max(0, longestOrphan-age)
 	}
+}
+
+// MayBeAbandoned reports whether a pod has the label of runners and no owner, as far as the cache tells.
+func MayBeAbandoned(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil &&
 		pod.DeletionTimestamp == nil
 }

@@ -8,10 +8,14 @@ import (
 )
 
 const (
-	// GitHub may fail to say whether a runner is idle for AnswerTimeout. After that a runner without a recorded job is
-	// deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline ephemeral runners
-	// after a day.
+	// GitHub may fail to say whether a runner is idle for AnswerTimeout. After that a runner whose container has not
+	// started is deleted, and if its pod is gone, its registration is left behind: GitHub itself removes offline
+	// ephemeral runners after a day.
 	AnswerTimeout = 5 * time.Minute
+	// SilenceTimeout is the same for a container that runs: that nobody has reported a job proves nothing, as GitHub may
+	// have given it one a moment ago, and reports come from GitHub, too. It is the time after which GitHub ends a job
+	// unless its workflow has another timeout-minutes. See docs/decisions/0026-what-may-have-a-job-is-waited-for.md.
+	SilenceTimeout = 6 * time.Hour
 	// The cache may take UnseenFinalizingTimeout to show a pod that was created while the runner was being deleted. If
 	// it takes longer, garbage collection deletes the pod because its owner is gone.
 	UnseenFinalizingTimeout = 10 * time.Second
@@ -146,11 +150,19 @@ func (f *Finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
 	}
 }
 
+// UnansweredFor returns how long a runner without a known job waits for GitHub's answer.
+func (o *Leaving) UnansweredFor() time.Duration {
+	if o.Pod.Phase == podstatus.Running {
+		return SilenceTimeout
+	}
+	return AnswerTimeout
+}
+
 // planDraining asks GitHub before anything is deleted: the runner may have a job, whatever was reported.
 func planDraining(o *Leaving) Finalization {
 	var f Finalization
 	f.planDeregister(o)
-	switch deadline := o.deletingAt.Add(AnswerTimeout); {
+	switch deadline := o.deletingAt.Add(o.UnansweredFor()); {
 	case o.Removal.Busy() || o.MayHaveJob:
 		f.ReportDraining = true
 	case o.Now.Before(deadline):

@@ -124,8 +124,8 @@ func TestPlanFinalization(t *testing.T) {
 		},
 		"ended":               {finalizingOf(podstatus.Succeeded), rules.Finalization{DeleteChildren: true, Deregister: true}},
 		"failed with a job":   {finalizingOf(podstatus.Failed, job), rules.Finalization{DeleteChildren: true, Deregister: true}},
-		"runs":                {finalizingOf(podstatus.Running), rules.Finalization{Deregister: true, RequeueAt: in(rules.AnswerTimeout)}},
-		"runs, asked":         {finalizingOf(podstatus.Running, beingRemoved), rules.Finalization{RequeueAt: in(rules.AnswerTimeout)}},
+		"runs":                {finalizingOf(podstatus.Running), rules.Finalization{Deregister: true, RequeueAt: in(rules.SilenceTimeout)}},
+		"runs, asked":         {finalizingOf(podstatus.Running, beingRemoved), rules.Finalization{RequeueAt: in(rules.SilenceTimeout)}},
 		"runs, removed":       {finalizingOf(podstatus.Running, removedOnGitHub), rules.Finalization{DeleteChildren: true}},
 		"runs, job completed": {finalizingOf(podstatus.Running, jobEnded), rules.Finalization{DeleteChildren: true}},
 		"ended, pod stays for now": {
@@ -160,6 +160,10 @@ func TestPlanFinalization(t *testing.T) {
 		},
 		"runs, GitHub away for 5 min": {
 			finalizingOf(podstatus.Running, refused(rules.Temporary, time.Second), lateBy(5*time.Minute)),
+			rules.Finalization{Deregister: true, RequeueAt: in(rules.SilenceTimeout)},
+		},
+		"runs, GitHub away for 6 h": {
+			finalizingOf(podstatus.Running, refused(rules.Temporary, time.Second), lateBy(6*time.Hour)),
 			rules.Finalization{Deregister: true, DeleteChildren: true, Forced: true},
 		},
 		"runs a job, GitHub away for an hour": {

@@ -180,7 +180,7 @@ func anyFinalizing(random *rand.Rand) *rules.Leaving {
 func mayEnd(o *rules.Leaving) bool {
 	agreed := o.Removal.Known && !o.Removal.Running && o.Removal.Failure == nil
 	busy := o.MayHaveJob || (o.Removal.Failure != nil && o.Removal.Failure.Kind == rules.Busy)
-	late := !busy && !o.Now.Before(noon.Add(rules.AnswerTimeout))
+	late := !busy && !o.Now.Before(noon.Add(rules.AnswerTimeout)) && o.Pod.Phase != podstatus.Running
 	return agreed || late || o.Completed || !o.Registered
 }
 
