@@ -53,7 +53,8 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 				"; jobs don't depend on it, but those that end meanwhile may be missing from it", finding.Info))
 		}
 	}
-	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), leftClaims(s), unreadable(s), unread(s))
+	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), leftClaims(s), leftObjects(s), unreadable(s),
+		unread(s))
 }
 
 // ignoredListeners reports listeners that no manager serves, in one finding for each namespace.

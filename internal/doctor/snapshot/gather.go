@@ -66,6 +66,7 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	g.choose(sets.Items)
 	g.gatherElsewhere(ctx)
 	g.claims(ctx, sets.Items)
+	g.left(ctx, sets.Items)
 	if err := g.gatherSets(ctx); err != nil {
 		return nil, fmt.Errorf("check %d scale sets: %w; use -n NAMESPACE or a scale set's name to check fewer",
 			len(g.Sets), err)

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -32,6 +33,8 @@ type Snapshot struct {
 	Others []string
 	// LeftClaims are claims of scale sets that don't exist.
 	LeftClaims []corev1.PersistentVolumeClaim
+	// Left are the Secrets, Roles and RoleBindings of scale sets that don't exist: their metadata and kinds.
+	Left []metav1.PartialObjectMetadata
 	// OutdatedCRDs is an error that names what the CustomResourceDefinitions lack. It is nil if they lack nothing or could
 	// not be read.
 	OutdatedCRDs error
