@@ -26,8 +26,9 @@ const (
 	// Within jobsTime after that all jobs have to be completed. A runner that failed may have to wait for its retry.
 	jobsTime = 2 * time.Minute
 	// leftoverTime covers the longest pauses: about a runner that still had its job, GitHub is asked again after a
-	// minute, and surplus runners wait for 30 s.
-	leftoverTime = 2 * time.Minute
+	// minute, surplus runners wait for 30 s, and with keepAfter each that has started waits for a minute for the report
+	// of a job, or for that long after its listener has come back.
+	leftoverTime = 4 * time.Minute
 	// GitHub may still give a job to a killed runner for takenLate, because it has not noticed.
 	takenLate = 2 * time.Second
 )
