@@ -1,6 +1,7 @@
 package history
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -244,4 +245,33 @@ func TestClaimsAreNotPassedOnUnasked(t *testing.T) {
 		"nobody asks, the same runner":            {told(never, fails, "a"), nil},
 		"nobody asks, another runner":             {told(never, fails, "b"), nil},
 	})
+}
+
+// The same from an API server's log, as a manager leaves it that tries a failed runner again: that the pod has started
+// is what its kubelet writes.
+func TestASecondPodWithAClaimIsFoundInALog(t *testing.T) {
+	for state, want := range map[string]int{
+		`{"running": {}}`: 1, `{"terminated": {"exitCode": 1}}`: 1, `{"waiting": {"reason": "ImagePullBackOff"}}`: 0,
+	} {
+		l := &logged{t: t}
+		l.add("admin", "create", "autoscalingrunnersets", "", object("AutoscalingRunnerSet", 3, "",
+			`, "spec": {"volumeClaimPool": {"keepAfter": {"events": ["push"]}}}`))
+		l.add(managerUser, "create", "ephemeralrunners", "",
+			object("EphemeralRunner", 4, "", `, "spec": {"volumeClaims": {"go": "a"}}`))
+		l.add(managerUser, "create", "persistentvolumeclaims", "", object("PersistentVolumeClaim", 5,
+			`, "labels": {"actions.github.com/scale-set-name": "a", "actions.github.com/volume-claim-template": "go"}`, ""))
+		const ofRunner = `, "ownerReferences": [{"kind": "EphemeralRunner", "uid": "uid of EphemeralRunner", "controller": true}]`
+		const mounts = `, "spec": {"nodeName": "n", "volumes": [{"name": "go", "persistentVolumeClaim": {"claimName": "a"}}]}`
+		first := object("Pod", 6, ofRunner, mounts)
+		l.add(managerUser, "create", "pods", "", first)
+		l.add("system:node:n", "patch", "pods", "status", object("Pod", 7, ofRunner,
+			mounts+`, "status": {"containerStatuses": [{"name": "runner", "state": `+state+`}]}`))
+		l.add(managerUser, "delete", "pods", "", object("Pod", 8, ofRunner+deleting, mounts)).RequestObject =
+			[]byte(`{"gracePeriodSeconds": 0}`)
+		l.add(managerUser, "create", "pods", "",
+			strings.Replace(object("Pod", 9, ofRunner, mounts), "uid of Pod", "uid of the second pod", 1))
+		if broken := l.history().Check(); len(broken) != want {
+			t.Errorf("state %s: found %q, want %d", state, broken, want)
+		}
+	}
 }
