@@ -97,7 +97,7 @@ func TestPlanFinalization(t *testing.T) {
 	busyBefore := func(o *rules.Leaving) { o.Removal.FinishedAt = noon.Add(-time.Second) }
 	terminating := func(o *rules.Leaving) { o.PodDueAt = in(rules.DefaultPendingTimeout) }
 	late := lateBy(rules.DefaultPendingTimeout)
-	reported := func(o *rules.Leaving) { o.KeptReported = true }
+	reported, away := func(o *rules.Leaving) { o.KeptReported = true }, refused(rules.Temporary, time.Second)
 	runFinalizationCases(t, map[string]finalizationCase{
 		"job reported before the pod is seen up": {finalizingOf(podstatus.Pending, job), rules.Finalization{ReportDraining: true, Deregister: true}},
 		"job reported before the pod has a node": {finalizingOf(podstatus.Pending, job, withoutNode), rules.Finalization{ReportDraining: true, Deregister: true}},
@@ -158,14 +158,8 @@ func TestPlanFinalization(t *testing.T) {
 			finalizingOf(podstatus.Running, refused(rules.Temporary, time.Second)),
 			rules.Finalization{RequeueAt: in(time.Second)},
 		},
-		"runs, GitHub away for 5 min": {
-			finalizingOf(podstatus.Running, refused(rules.Temporary, time.Second), lateBy(5*time.Minute)),
-			rules.Finalization{Deregister: true, RequeueAt: in(rules.SilenceTimeout)},
-		},
-		"runs, GitHub away for 6 h": {
-			finalizingOf(podstatus.Running, refused(rules.Temporary, time.Second), lateBy(6*time.Hour)),
-			rules.Finalization{Deregister: true, DeleteChildren: true, Forced: true},
-		},
+		"runs, GitHub away for 5 min": {finalizingOf(podstatus.Running, away, lateBy(5*time.Minute)), rules.Finalization{Deregister: true, RequeueAt: in(rules.SilenceTimeout)}},
+		"runs, GitHub away for 6 h":   {finalizingOf(podstatus.Running, away, lateBy(6*time.Hour)), rules.Finalization{Deregister: true, DeleteChildren: true, Forced: true}},
 		"runs a job, GitHub away for an hour": {
 			finalizingOf(podstatus.Running, job, refused(rules.Temporary, time.Hour), lateBy(time.Hour)),
 			rules.Finalization{ReportDraining: true, Deregister: true},
