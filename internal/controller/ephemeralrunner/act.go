@@ -165,7 +165,7 @@ func (c *Controller) noteStart(w *world, d rules.Decision) {
 	case !w.Memory.claims.MayHaveRun(w.use()):
 		c.setConditions(w, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
 	case meta.IsStatusConditionFalse(w.Status.Conditions, v1alpha1.ConditionPodStarted):
-		c.setConditions(w, report.True(v1alpha1.ConditionPodStarted, "Started", "the runner container may have started"))
+		c.setConditions(w, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container may have started"))
 	}
 }
 
