@@ -50,6 +50,15 @@ func (h *Histogram) count(bucket int, figures int64) {
 	h.counts[bucket-h.first] += figures
 }
 
+// Include counts all figures of another histogram.
+func (h *Histogram) Include(other Histogram) {
+	for i, figures := range other.counts {
+		if figures > 0 {
+			h.count(other.first+i, figures)
+		}
+	}
+}
+
 // Merge counts all figures of another histogram, in the form that String gives it. It leaves out what it can't read.
 func (h *Histogram) Merge(text string) {
 	for word := range strings.SplitSeq(text, " ") {
@@ -122,6 +131,13 @@ func (l List) String() string {
 		texts[i] = l[i].String()
 	}
 	return strings.Join(texts, ";")
+}
+
+// Include counts all figures of another list that is as long.
+func (l List) Include(other List) {
+	for i := range other {
+		l[i].Include(other[i])
+	}
 }
 
 // Merge counts all figures of another list, in the form that String gives it. If the other list is longer, it leaves

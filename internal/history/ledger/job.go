@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,7 +257,7 @@ var upsert = func() string {
 		}
 	}
 	return "INSERT INTO jobs (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(places, ", ") +
-		") ON CONFLICT (runner_uid) DO UPDATE SET " + strings.Join(merges, ", ") + " RETURNING finished"
+		") ON CONFLICT (runner_uid) DO UPDATE SET " + strings.Join(merges, ", ") + " RETURNING cluster, namespace, set_name, finished"
 }()
 
 // Put writes jobs, all of them or none. Jobs without a runner's UID or a time are left out.
@@ -273,21 +274,28 @@ func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 		// Two ledgers that write the same rows must do so in the same order, or they wait for each other.
 		jobs := slices.SortedFunc(slices.Values(jobs),
 			func(a, b Job) int { return strings.Compare(a.RunnerUID, b.RunnerUID) })
-		stale := map[int64]bool{}
+		sets, err := registered(ctx, tx, jobs)
+		if err != nil {
+			return err
+		}
+		stale := map[finish]bool{}
 		values := make([]any, len(columns))
 		for i := range jobs {
 			if jobs[i].RunnerUID == "" || seconds(jobs[i].At) == nil {
 				continue
 			}
+			jobs[i].Set = sets[setOf(&jobs[i])]
 			for c := range columns {
 				values[c] = value(columns[c].field(&jobs[i]))
 			}
+			var of finish
 			var finished sql.NullInt64
-			if err := statement.QueryRowContext(ctx, values...).Scan(&finished); err != nil {
+			if err := statement.QueryRowContext(ctx, values...).Scan(&of.cluster, &of.namespace, &of.set,
+				&finished); err != nil {
 				return fmt.Errorf("write the job of runner %s/%s: %w", jobs[i].Namespace, jobs[i].Runner, err)
 			}
-			if finished.Valid {
-				stale[finished.Int64] = true
+			if of.at = finished.Int64; finished.Valid {
+				stale[of] = true
 			}
 		}
 		return markStale(ctx, tx, stale)
@@ -317,19 +325,19 @@ func (l *Ledger) Running(ctx context.Context, cluster, namespace string) (uids [
 // will never be known.
 func (l *Ledger) Gone(ctx context.Context, uids []string, at time.Time) error {
 	return l.transaction(ctx, func(tx *sql.Tx) error {
-		stale := map[int64]bool{}
+		stale := map[finish]bool{}
 		for _, uid := range slices.Sorted(slices.Values(uids)) {
-			result, err := tx.ExecContext(ctx, "UPDATE jobs SET finished = $1, result = CASE WHEN result = '' THEN '"+
-				ResultUnknown+
-				"' ELSE result END WHERE runner_uid = $2 AND finished IS NULL", seconds(at), uid)
+			of := finish{at: at.Unix()}
+			err := tx.QueryRowContext(ctx, "UPDATE jobs SET finished = $1, result = CASE WHEN result = '' THEN '"+
+				ResultUnknown+"' ELSE result END WHERE runner_uid = $2 AND finished IS NULL "+
+				"RETURNING cluster, namespace, set_name", seconds(at), uid).Scan(&of.cluster, &of.namespace, &of.set)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("write that the runner with UID %s is gone: %w", uid, err)
 			}
-			if changed, err := result.RowsAffected(); err != nil {
-				return err
-			} else if changed > 0 {
-				stale[at.Unix()] = true
-			}
+			stale[of] = true
 		}
 		return markStale(ctx, tx, stale)
 	})

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -17,7 +18,11 @@ import (
 )
 
 // Ledger is the store.
-type Ledger struct{ db *database.Database }
+type Ledger struct {
+	db *database.Database
+	// folded is set when all periods are known to be folded.
+	folded atomic.Bool
+}
 
 // Open opens the ledger in a database, SQLite's file or PostgreSQL's URL, and brings its tables up to date.
 func Open(ctx context.Context, at string) (*Ledger, error) {

@@ -1,18 +1,17 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/utils/ptr"
-
-	"github.com/harrier-ci/harrier/internal/history/histogram"
+	"github.com/harrier-ci/harrier/internal/history/fold"
 )
 
 const (
@@ -26,242 +25,210 @@ const (
 // question about 90 days reads 8 rows of each kind of job on average, and 13 at most, in place of 90.
 var spans = []int64{hour, day, week, 4 * week}
 
-// daysOfSets is the span of days in which the jobs of a scale set are added up together, for questions by day. It is
-// negative to differ from that of days.
-const daysOfSets = -day
+// ofSets is the span of the periods in which all jobs of a scale set are added up together.
+func ofSets(span int64) int64 { return -span }
 
-// kindOfJob has what is common to jobs that are added up together.
-type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
-
-// sums are those of the jobs of one kind. They are written in the order of numbers.
-type sums struct {
-	jobs, succeeded, failed, canceled, lost, measured int64
-	runSeconds                                        int64
-	// cpuRequested and cpuUsed are thousandths of a CPU times seconds, memoryRequested MiB times seconds.
-	cpuRequested, memoryRequested, cpuUsed int64
-	// waited is the number of jobs with known waits; waits are their seconds by phase, in the order of waitPhases.
-	waited int64
-	waits  [7]int64
-	// The largest requests.
-	cpuRequest, memoryRequest int64
-
-	peakMemory, cpuAverage, throttled histogram.Histogram
-	times                             histogram.List
-}
-
-const numberColumns = "jobs, succeeded, failed, canceled, lost, measured, run_seconds, cpu_requested, " +
-	"memory_requested, cpu_used, waited, " +
-	"wait_assigned, wait_created, wait_registered, wait_placed, wait_image_pulled, wait_container_up, wait_started, " +
-	"cpu_request_millis, memory_request_bytes"
-
-// numbers returns the columns of numbers, in the order of numberColumns.
-func (s *sums) numbers() []*int64 {
-	numbers := []*int64{&s.jobs, &s.succeeded, &s.failed, &s.canceled, &s.lost, &s.measured, &s.runSeconds,
-		&s.cpuRequested, &s.memoryRequested,
-		&s.cpuUsed, &s.waited}
-	for i := range s.waits {
-		numbers = append(numbers, &s.waits[i])
-	}
-	return append(numbers, &s.cpuRequest, &s.memoryRequest)
-}
-
-// Limits of the figures of one job: its own pod states its requests, and sums must not overflow. They are beyond the
-// largest machines, and 35 days are the longest that GitHub lets a workflow run take.
 const (
-	maxCPUMillis  = 10_000_000 // ten thousand CPUs
-	maxMemoryMiB  = 64 << 20   // 64 TiB
-	maxRunSeconds = 35 * day
+	// At most maxKinds kinds of jobs of a scale set are kept in each period; further ones are folded. 20 sets that all
+	// reach it have 10,000 rows in a period, and a question about any time reads 13 periods at most.
+	maxKinds = 500
+	// Sets of one namespace have namespaceKinds together if there are more than 20 of them, and maxSets of them are told
+	// apart: whoever may create runners there makes up as many as he likes. With that, each keeps ten kinds.
+	namespaceKinds = 20 * maxKinds
+	maxSets        = 1000
 )
 
-// plus adds without overflow.
-func plus(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
+// unit is what is added up at a time, in a transaction of its own: a period of a scale set. Nothing that happens in one
+// scale set makes adding up another one longer.
+type unit struct {
+	span, started           int64
+	cluster, namespace, set string
 }
 
-func newSums() *sums { return &sums{times: newWaitTimes()} }
+const (
+	unitColumns = "span, started, cluster, namespace, set_name"
+	isUnit      = "span = $1 AND started = $2 AND cluster = $3 AND namespace = $4 AND set_name = $5"
+	// unitsAtATime bounds the units that are held in memory.
+	unitsAtATime = 1000
+)
 
-// count counts a job.
-func (s *sums) count(job *Job) {
-	s.jobs++
-	switch job.Result {
-	case "succeeded":
-		s.succeeded++
-	case "failed":
-		s.failed++
-	case "canceled":
-		s.canceled++
-	}
-	if job.LostCause != "" {
-		s.lost++
-	}
-	run := min(int64(job.RunTime().Seconds()), maxRunSeconds)
-	s.runSeconds += run
-	cpu, memory := min(ptr.Deref(job.CPURequestMillis, 0), maxCPUMillis), ptr.Deref(job.MemoryRequestBytes, 0)
-	s.cpuRequested = plus(s.cpuRequested, cpu*run)
-	s.memoryRequested = plus(s.memoryRequested, min(memory>>20, maxMemoryMiB)*run)
-	s.cpuRequest, s.memoryRequest = max(s.cpuRequest, cpu), max(s.memoryRequest, memory)
-	if job.CPUMicroseconds != nil {
-		s.cpuUsed = plus(s.cpuUsed, min(*job.CPUMicroseconds/1000, maxCPUMillis*maxRunSeconds))
-	}
-	if job.PeakMemoryBytes != nil {
-		s.measured++
-		s.peakMemory.Add(*job.PeakMemoryBytes)
-	}
-	if average := job.CPUAverageMillis(); average != nil {
-		s.cpuAverage.Add(*average)
-	}
-	if throttled := job.ThrottledPercent(); throttled != nil {
-		s.throttled.Add(*throttled)
-	}
-	waits := job.Waits()
-	if len(waits) > 0 {
-		s.waited++
-	}
-	whole := int64(0)
-	for _, wait := range waits {
-		i, seconds := slices.Index(waitPhases[:], wait.Phase), int64(wait.Took.Seconds())
-		if i < 0 {
-			continue
-		}
-		s.waits[i] += seconds
-		s.times[i].Add(seconds)
-		whole += seconds
-	}
-	if len(waits) > 0 {
-		s.times[len(waitPhases)].Add(whole)
-	}
-}
+func (u unit) values() []any { return []any{u.span, u.started, u.cluster, u.namespace, u.set} }
 
 // AddUp adds up the periods whose jobs have changed since the last AddUp, also periods that are not over. Until then
 // questions about many jobs have their former answers.
-func (l *Ledger) AddUp(ctx context.Context) error {
-	for i, span := range spans {
-		q := &query{}
-		q.add("SELECT started FROM stale_periods")
-		q.and("span = ?", span)
-		q.add(" ORDER BY started")
-		var stale []int64
-		if err := l.rows(ctx, q, func(rows *sql.Rows) error {
-			var started int64
-			err := rows.Scan(&started)
-			stale = append(stale, started)
-			return err
-		}); err != nil {
-			return fmt.Errorf("read which periods have changed: %w", err)
-		}
-		for _, started := range stale {
-			if err := l.transaction(ctx, func(tx *sql.Tx) error { return addUp(ctx, tx, i, started) }); err != nil {
-				return fmt.Errorf("add up the jobs since %s: %w", time.Unix(started, 0).UTC().Format(time.RFC3339), err)
+func (l *Ledger) AddUp(ctx context.Context) error { return l.each(ctx, "stale_periods", addUp) }
+
+// Fold brings the periods in order that were written before there was a limit of kinds. Until none is left, questions
+// are answered from what they have.
+func (l *Ledger) Fold(ctx context.Context) error { return l.each(ctx, "unfolded_periods", foldUp) }
+
+// each does something with each unit that a table has, in a transaction with which the unit's row goes: the youngest
+// of each span first, and some of each span in turn, so that a heap of old ones keeps no young one waiting. What fails
+// for one unit is tried again the next time, and stops no other one.
+func (l *Ledger) each(ctx context.Context, table string, do func(context.Context, *sql.Tx, unit) error) error {
+	failed := map[unit]error{}
+	for progress := true; progress && ctx.Err() == nil && len(failed) < unitsAtATime; {
+		progress = false
+		for _, span := range spans {
+			units, err := l.marked(ctx, table, span, unitsAtATime+len(failed))
+			if err != nil {
+				return err
+			}
+			for _, u := range units {
+				if failed[u] != nil || ctx.Err() != nil {
+					continue
+				}
+				if err := l.transaction(ctx, func(tx *sql.Tx) error { return take(ctx, tx, table, u, do) }); err != nil {
+					failed[u] = fmt.Errorf("add up the jobs of scale set %s/%s since %s: %w", u.namespace, u.set,
+						time.Unix(u.started, 0).UTC().Format(time.RFC3339), err)
+					continue
+				}
+				progress = true
 			}
 		}
 	}
-	return nil
+	return errors.Join(append(slices.Collect(maps.Values(failed)), ctx.Err())...)
 }
 
-// markStale marks the periods in which jobs have finished at these times, so that they are added up again.
-func markStale(ctx context.Context, tx *sql.Tx, finished map[int64]bool) error {
-	periods := map[int64]bool{}
-	for at := range finished {
-		periods[at-at%hour] = true
-	}
-	for _, started := range slices.Sorted(maps.Keys(periods)) {
-		if err := mark(ctx, tx, hour, started); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// mark has a period added up. If the period is marked already, a ledger that is about to add it up waits for the end of
-// this transaction, and then sees what the transaction has written.
-func mark(ctx context.Context, tx *sql.Tx, span, started int64) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO stale_periods (span, started) VALUES ($1, $2) "+
-		"ON CONFLICT (span, started) DO UPDATE SET span = excluded.span", span, started)
-	return err
-}
-
-// addUp writes the sums of one period of the span with this index, and marks the longer period that contains it. The
-// period's own mark goes first, so that a job that another ledger writes meanwhile marks it again.
-func addUp(ctx context.Context, tx *sql.Tx, i int, started int64) error {
-	span := spans[i]
-	if _, err := tx.ExecContext(ctx, "DELETE FROM stale_periods WHERE span = $1 AND started = $2", span,
-		started); err != nil {
+// marked returns units of a span that a table has, the youngest first.
+func (l *Ledger) marked(ctx context.Context, table string, span int64, most int) (units []unit, err error) {
+	q := &query{}
+	q.add("SELECT " + unitColumns + " FROM " + table)
+	q.and("span = ?", span)
+	q.add(" ORDER BY started DESC LIMIT ?", most)
+	if err := l.rows(ctx, q, func(rows *sql.Rows) error {
+		var u unit
+		err := rows.Scan(&u.span, &u.started, &u.cluster, &u.namespace, &u.set)
+		units = append(units, u)
 		return err
+	}); err != nil {
+		return nil, fmt.Errorf("read which periods have changed: %w", err)
 	}
-	summed := map[kindOfJob]*sums{}
-	of := func(kind kindOfJob) *sums {
-		if summed[kind] == nil {
-			summed[kind] = newSums()
-		}
-		return summed[kind]
-	}
-	read, text, values := addJob, selectJobs+" WHERE finished >= $1 AND finished < $2", []any{started, started + span}
-	if i > 0 {
-		read, text = addPeriod, selectPeriods+" WHERE started >= $1 AND started < $2 AND span = $3"
-		values = append(values, spans[i-1])
-	}
-	rows, err := tx.QueryContext(ctx, text, values...)
+	return units, nil
+}
+
+// take removes a unit's mark, and does something with the unit unless another ledger has done it. The mark goes first,
+// so that a job that another ledger writes meanwhile marks the unit again.
+func take(
+	ctx context.Context, tx *sql.Tx, table string, u unit, do func(context.Context, *sql.Tx, unit) error,
+) error {
+	marks, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+isUnit, u.values()...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := read(rows, of); err != nil {
+	if taken, err := marks.RowsAffected(); err != nil || taken == 0 {
+		return err
+	}
+	return do(ctx, tx, u)
+}
+
+// finish is a scale set and a time at which one of its jobs finished.
+type finish struct {
+	cluster, namespace, set string
+	at                      int64
+}
+
+// compare orders sets and times. Two ledgers that write the same rows must do so in the same order, or they wait for
+// each other.
+func (f finish) compare(other finish) int {
+	return cmp.Or(cmp.Compare(f.cluster, other.cluster), cmp.Compare(f.namespace, other.namespace),
+		cmp.Compare(f.set, other.set), cmp.Compare(f.at, other.at))
+}
+
+// markStale marks the hours in which jobs have finished, so that they are added up again.
+func markStale(ctx context.Context, tx *sql.Tx, finished map[finish]bool) error {
+	hours := map[finish]bool{}
+	for f := range finished {
+		f.at -= f.at % hour
+		hours[f] = true
+	}
+	for _, f := range slices.SortedFunc(maps.Keys(hours), finish.compare) {
+		if err := mark(ctx, tx, unit{hour, f.at, f.cluster, f.namespace, f.set}); err != nil {
 			return err
 		}
 	}
-	if err := rows.Err(); err != nil {
+	return nil
+}
+
+// mark has a unit added up. If the unit is marked already, a ledger that is about to add it up waits for the end of
+// this transaction, and then sees what the transaction has written.
+func mark(ctx context.Context, tx *sql.Tx, u unit) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO stale_periods ("+unitColumns+") VALUES ($1, $2, $3, $4, $5) "+
+		"ON CONFLICT ("+unitColumns+") DO UPDATE SET span = excluded.span", u.values()...)
+	return err
+}
+
+// addUp writes the sums of a unit, and marks the longer period that contains it.
+func addUp(ctx context.Context, tx *sql.Tx, u unit) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM unfolded_periods WHERE "+isUnit, u.values()...); err != nil {
 		return err
 	}
-	if err := writePeriod(ctx, tx, span, started, summed); err != nil || i+1 == len(spans) {
-		return err
+	const ofSet = " WHERE cluster = $1 AND namespace = $2 AND set_name = $3 AND "
+	values := []any{u.cluster, u.namespace, u.set}
+	level := slices.Index(spans, u.span)
+	if level+1 < len(spans) {
+		longer := u
+		longer.span = spans[level+1]
+		longer.started -= u.started % longer.span
+		if err := mark(ctx, tx, longer); err != nil {
+			return err
+		}
 	}
-	longer := spans[i+1]
-	return mark(ctx, tx, longer, started-started%longer)
+	if level == 0 {
+		text := selectJobs + ofSet + "finished >= $4 AND finished < $5"
+		return write(ctx, tx, u, addJob, text, append(values, u.started, u.started+u.span)...)
+	}
+	// A list of times, unlike a range, leads an index on to the set.
+	shorter, places := spans[level-1], []string{}
+	for started := u.started; started < u.started+u.span; started += shorter {
+		values = append(values, started)
+		places = append(places, fmt.Sprintf("$%d", len(values)))
+	}
+	values = append(values, shorter)
+	return write(ctx, tx, u, addPeriod, fmt.Sprintf("%s%sstarted IN (%s) AND span = $%d", selectPeriods, ofSet,
+		strings.Join(places, ", "), len(values)), values...)
+}
+
+// foldUp writes the sums of a unit again from themselves.
+func foldUp(ctx context.Context, tx *sql.Tx, u unit) error {
+	return write(ctx, tx, u, addPeriod, selectPeriods+" WHERE "+isUnit, u.values()...)
 }
 
 const (
 	kindColumns      = "cluster, namespace, set_name, repository, workflow, job_name"
 	histogramColumns = "peak_memory, cpu_average, throttled, wait_times"
-	selectPeriods    = "SELECT " + kindColumns + ", " + numberColumns + ", " + histogramColumns + " FROM usage_periods"
+	selectPeriods    = "SELECT repository, workflow, job_name, " + numberColumns + ", " + histogramColumns +
+		" FROM usage_periods"
 )
 
-func (k *kindOfJob) texts() []*string {
-	return []*string{&k.cluster, &k.namespace, &k.set, &k.repository, &k.workflow, &k.name}
-}
-
-func addJob(rows *sql.Rows, of func(kindOfJob) *sums) error {
+func addJob(rows *sql.Rows, kinds *fold.Kinds[*sums]) error {
 	job, err := scanJob(rows)
 	if err != nil {
 		return err
 	}
-	of(kindOfJob{job.Cluster, job.Namespace, job.Set, job.Repository, job.Workflow, job.Name}).count(&job)
+	kinds.Of(fold.Kind{Repository: job.Repository, Workflow: job.Workflow, Name: job.Name}).count(&job)
 	return nil
 }
 
-func addPeriod(rows *sql.Rows, of func(kindOfJob) *sums) error {
-	var kind kindOfJob
+func addPeriod(rows *sql.Rows, kinds *fold.Kinds[*sums]) error {
+	var kind fold.Kind
 	var part sums
-	var peakMemory, cpuAverage, throttled, times string
-	var targets []any
-	for _, text := range kind.texts() {
-		targets = append(targets, text)
-	}
+	var texts histograms
+	targets := []any{&kind.Repository, &kind.Workflow, &kind.Name}
 	for _, number := range part.numbers() {
 		targets = append(targets, number)
 	}
-	if err := rows.Scan(append(targets, &peakMemory, &cpuAverage, &throttled, &times)...); err != nil {
+	if err := rows.Scan(append(targets, texts.columns()...)...); err != nil {
 		return err
 	}
-	of(kind).merge(&part, peakMemory, cpuAverage, throttled, times)
+	of := kinds.Of(kind)
+	of.mergeNumbers(&part)
+	of.mergeHistograms(&texts)
 	return nil
 }
 
 var insertPeriod = func() string {
-	const columns = "span, started, " + kindColumns + ", " + numberColumns + ", " + histogramColumns
+	const columns = "span, started, " + kindColumns + ", " + numberColumns + ", " + histogramColumns + ", position"
 	places := make([]string, strings.Count(columns, ",")+1)
 	for i := range places {
 		places[i] = fmt.Sprintf("$%d", i+1)
@@ -269,41 +236,119 @@ var insertPeriod = func() string {
 	return "INSERT INTO usage_periods (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
 }()
 
-// writePeriod replaces the sums of a period, and those of a day's sets.
-func writePeriod(ctx context.Context, tx *sql.Tx, span, started int64, summed map[kindOfJob]*sums) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM usage_periods WHERE span = $1 AND started = $2", span,
-		started); err != nil {
+// write reads the rows of a unit one by one, and replaces its sums: those of the kinds that are kept, and those of the
+// whole set. No more than twice the kinds that are kept are in memory, each with histograms of 42 KiB at most.
+func write(
+	ctx context.Context, tx *sql.Tx, u unit, add func(*sql.Rows, *fold.Kinds[*sums]) error, text string, values ...any,
+) error {
+	kinds, err := kindsOf(ctx, tx, u)
+	if err != nil {
 		return err
+	}
+	rows, err := tx.QueryContext(ctx, text, values...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := add(rows, kinds); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	whole := u
+	whole.span = ofSets(u.span)
+	for _, former := range []unit{u, whole} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM usage_periods WHERE "+isUnit, former.values()...); err != nil {
+			return err
+		}
 	}
 	insert, err := tx.PrepareContext(ctx, insertPeriod)
 	if err != nil {
 		return err
 	}
 	defer insert.Close()
-	for kind, sums := range summed {
-		values := []any{span, started}
-		for _, text := range kind.texts() {
-			values = append(values, *text)
+	all, position := newSums(), 0
+	for kind, of := range kinds.All() {
+		all.merge(of)
+		if err := insertSums(ctx, insert, u, kind, of, position); err != nil {
+			return err
 		}
-		for _, number := range sums.numbers() {
-			values = append(values, *number)
-		}
-		values = append(values, sums.peakMemory.String(), sums.cpuAverage.String(), sums.throttled.String(),
-			sums.times.String())
-		if _, err := insert.ExecContext(ctx, values...); err != nil {
+		position++
+	}
+	if position > 0 {
+		if err := insertSums(ctx, insert, whole, fold.Kind{}, all, 0); err != nil {
 			return err
 		}
 	}
-	if span != day {
-		return nil
+	return nil
+}
+
+func insertSums(ctx context.Context, insert *sql.Stmt, u unit, kind fold.Kind, of *sums, position int) error {
+	values := append(u.values(), kind.Repository, kind.Workflow, kind.Name)
+	for _, number := range of.numbers() {
+		values = append(values, *number)
 	}
-	sets := map[kindOfJob]*sums{}
-	for kind, of := range summed {
-		set := kindOfJob{cluster: kind.cluster, namespace: kind.namespace, set: kind.set}
-		if sets[set] == nil {
-			sets[set] = newSums()
+	_, err := insert.ExecContext(ctx, append(values, of.peakMemory.String(), of.cpuAverage.String(),
+		of.throttled.String(), of.times.String(), position)...)
+	return err
+}
+
+// kindsOf returns room for the kinds of a unit.
+func kindsOf(ctx context.Context, tx *sql.Tx, u unit) (*fold.Kinds[*sums], error) {
+	var sets int
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM scale_sets WHERE cluster = $1 AND namespace = $2",
+		u.cluster, u.namespace).Scan(&sets); err != nil {
+		return nil, err
+	}
+	return fold.New(min(maxKinds, namespaceKinds/max(1, min(sets, maxSets))), sumRules), nil
+}
+
+// setOf returns the scale set of a job as the database has it.
+func setOf(job *Job) finish {
+	return finish{cluster: Clean(job.Cluster), namespace: Clean(job.Namespace), set: Clean(job.Set)}
+}
+
+// registered returns the names that the jobs of scale sets count under: their own, or fold.Others for sets whose
+// namespace has had maxSets others within the retention.
+func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[finish]string, error) {
+	latest := map[finish]int64{}
+	for i := range jobs {
+		set := setOf(&jobs[i])
+		latest[set] = max(latest[set], jobs[i].At.Unix())
+	}
+	names := map[finish]string{}
+	for _, set := range slices.SortedFunc(maps.Keys(latest), finish.compare) {
+		result, err := tx.ExecContext(ctx, "INSERT INTO scale_sets (cluster, namespace, set_name, at) "+
+			"SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT) WHERE "+
+			"(SELECT COUNT(*) FROM scale_sets WHERE cluster = $1 AND namespace = $2) < $5 "+
+			"OR EXISTS (SELECT 1 FROM scale_sets WHERE cluster = $1 AND namespace = $2 AND set_name = $3) "+
+			"ON CONFLICT (cluster, namespace, set_name) DO UPDATE SET "+
+			"at = CASE WHEN excluded.at > scale_sets.at THEN excluded.at ELSE scale_sets.at END",
+			set.cluster, set.namespace, set.set, latest[set], maxSets)
+		if err != nil {
+			return nil, fmt.Errorf("write which scale sets have jobs: %w", err)
 		}
-		sets[set].merge(of, of.peakMemory.String(), of.cpuAverage.String(), of.throttled.String(), of.times.String())
+		names[set] = set.set
+		if rows, err := result.RowsAffected(); err != nil {
+			return nil, err
+		} else if rows == 0 {
+			names[set] = fold.Others
+		}
 	}
-	return writePeriod(ctx, tx, daysOfSets, started, sets)
+	return names, nil
+}
+
+// setsIn returns the number of scale sets that a filter chooses.
+func (l *Ledger) setsIn(ctx context.Context, filter *Filter) (sets int, err error) {
+	q := &query{}
+	q.add("SELECT COUNT(*) FROM scale_sets")
+	q.same(&Filter{Cluster: filter.Cluster, Namespace: filter.Namespace, Set: filter.Set})
+	err = l.rows(ctx, q, func(rows *sql.Rows) error { return rows.Scan(&sets) })
+	if err != nil {
+		return 0, fmt.Errorf("count scale sets: %w", err)
+	}
+	return sets, nil
 }

@@ -30,7 +30,9 @@ func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Durat
 		{"gaps", "cluster, started", "ended < $1", oldest},
 		{"usage_periods", "span, started, cluster, namespace, set_name, repository, workflow, job_name",
 			"started + ABS(span) <= $1", oldest},
-		{"stale_periods", "span, started", "started + span <= $1", oldest},
+		{"stale_periods", unitColumns, "started + span <= $1", oldest},
+		{"unfolded_periods", unitColumns, "started + span <= $1", oldest},
+		{"scale_sets", "cluster, namespace, set_name", "at < $1", oldest},
 	} {
 		for {
 			result, err := l.db.ExecContext(ctx,

@@ -5,10 +5,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/history/fold"
 	"github.com/harrier-ci/harrier/internal/history/histogram"
 )
 
@@ -86,8 +88,16 @@ type Usage struct {
 	Cost float64 `json:"cost"`
 }
 
-// MaxGroups bounds the answers of Usage and Sizes; the largest are kept.
+// MaxGroups bounds the answers of Usage, Waits and Sizes. The largest are kept; further ones of Usage and Waits are
+// together in a group whose names are fold.Others.
 const MaxGroups = 1000
+
+// othersOf are the groups in which groups beyond MaxGroups count. There are never so many days.
+var othersOf = map[By]*Group{
+	BySet:        {Cluster: fold.Others, Namespace: fold.Others, Set: fold.Others},
+	ByRepository: {Repository: fold.Others}, ByWorkflow: {Repository: fold.Others, Workflow: fold.Others},
+	ByJob: {Repository: fold.Others, Workflow: fold.Others, Name: fold.Others},
+}
 
 // UsageBy returns the usage of the jobs that the filter chooses, the largest cost or run time first. From and To are
 // widened to whole hours.
@@ -96,16 +106,37 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 	if !known {
 		return nil, &FilterError{"by", string(by), "set, repository, workflow, job or day"}
 	}
-	q := periods("SELECT "+group+", "+summedColumns+" FROM usage_periods", &filter, by)
+	q, err := l.periods(ctx, "SELECT "+group+", "+summedColumns+" FROM usage_periods", &filter, by)
+	if err != nil {
+		return nil, err
+	}
 	q.add(" GROUP BY " + group)
-	usage := []Usage{}
-	err := l.rows(ctx, q, func(rows *sql.Rows) error {
-		u, err := scanUsage(rows, by, prices)
-		usage = append(usage, u)
-		return err
+	all := fold.NewGroups(MaxGroups, othersOf[by], sumRules)
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+		var of Group
+		numbers := make([]float64, strings.Count(numberColumns, ",")+1)
+		var targets []any
+		for i := range numbers {
+			targets = append(targets, &numbers[i])
+		}
+		if err := of.scan(rows, by, targets...); err != nil {
+			return err
+		}
+		var part sums
+		for i, number := range part.numbers() {
+			*number = int64(min(numbers[i], math.MaxInt64/2))
+		}
+		all.Of(of).mergeNumbers(&part)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what jobs come to: %w", err)
+	}
+	usage := []Usage{}
+	for _, of := range all.Largest(func(a, b *sums) int {
+		return cmp.Or(cmp.Compare(b.cost(prices), a.cost(prices)), cmp.Compare(b.runSeconds, a.runSeconds))
+	}) {
+		usage = append(usage, usageOf(of, all.Sums(of), prices))
 	}
 	slices.SortStableFunc(usage, func(a, b Usage) int {
 		if by == ByDay {
@@ -114,10 +145,18 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.RunHours, a.RunHours),
 			cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
 	})
-	return usage[:min(len(usage), MaxGroups)], nil
+	return usage, nil
 }
 
-// summedColumns are the sums of all numbers, in the order of sums.numbers; of requests it is the largest.
+// cost is that of the requests.
+func (s *sums) cost(prices Prices) float64 {
+	return float64(s.cpuRequested)/1000/float64(hour)*prices.CPUHour +
+		float64(s.memoryRequested)/1024/float64(hour)*prices.GiBHour
+}
+
+// summedColumns are the sums of all numbers, in the order of sums.numbers; of requests it is the largest. Sums of whole
+// numbers overflow, and one tenant's impossible jobs must not keep all others from an answer; those of numbers with a
+// fraction don't, and are exact up to 2^53.
 var summedColumns = func() string {
 	names := strings.Split(numberColumns, ", ")
 	for i, name := range names {
@@ -125,21 +164,13 @@ var summedColumns = func() string {
 		if strings.HasSuffix(name, "_request_millis") || strings.HasSuffix(name, "_request_bytes") {
 			function = "MAX"
 		}
-		names[i] = "CAST(" + function + "(" + name + ") AS BIGINT)"
+		names[i] = function + "(CAST(" + name + " AS DOUBLE PRECISION))"
 	}
 	return strings.Join(names, ", ")
 }()
 
-func scanUsage(rows *sql.Rows, by By, prices Prices) (Usage, error) {
-	var u Usage
-	var s sums
-	var numbers []any
-	for _, number := range s.numbers() {
-		numbers = append(numbers, number)
-	}
-	if err := u.scan(rows, by, numbers...); err != nil {
-		return u, err
-	}
+func usageOf(of Group, s *sums, prices Prices) Usage {
+	u := Usage{Group: of}
 	u.Jobs, u.Succeeded, u.Failed, u.Canceled, u.Lost = s.jobs, s.succeeded, s.failed, s.canceled, s.lost
 	u.RunHours = float64(s.runSeconds) / float64(hour)
 	u.CPUHoursRequested = float64(s.cpuRequested) / 1000 / float64(hour)
@@ -152,25 +183,32 @@ func scanUsage(rows *sql.Rows, by By, prices Prices) (Usage, error) {
 			u.Waits[phase] = float64(s.waits[i]) / float64(s.waited)
 		}
 	}
-	u.Cost = u.CPUHoursRequested*prices.CPUHour + u.GiBHoursRequested*prices.GiBHour
-	return u, nil
+	u.Cost = s.cost(prices)
+	return u
 }
 
 // periods begins a query of the periods that cover the filter's time: the longest that fit, and shorter ones at its
-// ends. For a question by day no period is longer than a day.
-func periods(text string, filter *Filter, by By) *query {
+// ends. For a question by day no period is longer than a day. A question that tells only scale sets apart reads the
+// sums of whole sets.
+func (l *Ledger) periods(ctx context.Context, text string, filter *Filter, by By) (*query, error) {
 	q := &query{}
 	q.add(text)
-	var parts []string
-	var bounds []any
 	fitting := spans
 	if by == ByDay {
 		fitting = spans[:2]
 	}
-	ofSets := by == ByDay && filter.Repository == "" && filter.Workflow == "" && filter.Name == ""
+	whole := false
+	if filter.Repository+filter.Workflow+filter.Name == "" && (by == ByDay || by == BySet || by == "") {
+		var err error
+		if whole, err = l.allFolded(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var parts []string
+	var bounds []any
 	for _, part := range cover(filter.From, filter.To, fitting) {
-		if ofSets && part.span == day {
-			part.span = daysOfSets
+		if whole {
+			part.span = ofSets(part.span)
 		}
 		parts = append(parts, "(span = ? AND started >= ? AND started < ?)")
 		bounds = append(bounds, part.span, part.from, part.to)
@@ -180,7 +218,25 @@ func periods(text string, filter *Filter, by By) *query {
 	}
 	q.and("("+strings.Join(parts, " OR ")+")", bounds...)
 	q.same(filter)
-	return q
+	return q, nil
+}
+
+// allFolded reports whether there are sums of whole sets for all periods.
+func (l *Ledger) allFolded(ctx context.Context) (bool, error) {
+	if l.folded.Load() {
+		return true, nil
+	}
+	folded := true
+	q := &query{}
+	q.add("SELECT 1 FROM unfolded_periods LIMIT 1")
+	if err := l.rows(ctx, q, func(*sql.Rows) error {
+		folded = false
+		return nil
+	}); err != nil {
+		return false, fmt.Errorf("read whether all periods are folded: %w", err)
+	}
+	l.folded.Store(folded) // it stays so: no version of the ledger that folds writes other periods
+	return folded, nil
 }
 
 // part is a time that is read from periods of one span.
@@ -239,41 +295,61 @@ type Size struct {
 	Saving float64 `json:"saving"`
 }
 
-// Sizes returns the use of each job of a workflow that the filter chooses, the largest saving first.
+// kindOfJob has what is common to jobs whose use is told together.
+type kindOfJob struct{ cluster, namespace, set, repository, workflow, name string }
+
+// sizedKinds bounds the rows of a period that Sizes looks at, which are those of the largest kinds of each scale set.
+// Each row has several histograms to be read: 5 µs. Of each set minSizedKinds are read, however many sets there are.
+const (
+	sizedKinds    = 4000
+	minSizedKinds = 20
+)
+
+// Sizes returns the use of each job of a workflow that the filter chooses, the largest saving first. Kinds that are
+// folded are left out: no size suits all of them.
 func (l *Ledger) Sizes(ctx context.Context, filter Filter, prices Prices) ([]Size, error) {
-	q := periods("SELECT "+kindColumns+
-		", jobs, measured, run_seconds, cpu_request_millis, memory_request_bytes, "+
-		"cpu_requested, memory_requested, peak_memory, cpu_average, throttled FROM usage_periods", &filter, ByJob)
-	all := map[kindOfJob]*sums{}
-	err := l.rows(ctx, q, func(rows *sql.Rows) error {
+	q, err := l.periods(ctx, "SELECT "+kindColumns+", "+numberColumns+", "+histogramColumns+" FROM usage_periods", &filter,
+		ByJob)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := l.setsIn(ctx, &filter)
+	if err != nil {
+		return nil, err
+	}
+	q.and("position < ?", max(minSizedKinds, sizedKinds/max(1, sets)))
+	q.and("job_name <> ?", fold.Others)
+	all := fold.NewGroups[kindOfJob](MaxGroups, nil, sumRules)
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
 		var kind kindOfJob
 		var part sums
-		var peakMemory, cpuAverage, throttled string
-		if err := rows.Scan(&kind.cluster, &kind.namespace, &kind.set, &kind.repository, &kind.workflow, &kind.name,
-			&part.jobs, &part.measured,
-			&part.runSeconds, &part.cpuRequest, &part.memoryRequest, &part.cpuRequested, &part.memoryRequested,
-			&peakMemory, &cpuAverage, &throttled); err != nil {
+		var texts histograms
+		targets := []any{&kind.cluster, &kind.namespace, &kind.set, &kind.repository, &kind.workflow, &kind.name}
+		for _, number := range part.numbers() {
+			targets = append(targets, number)
+		}
+		if err := rows.Scan(append(targets, texts.columns()...)...); err != nil {
 			return err
 		}
-		if all[kind] == nil {
-			all[kind] = newSums()
-		}
-		all[kind].merge(&part, peakMemory, cpuAverage, throttled, "") // no waits are asked for
+		texts.times = "" // no waits are asked for
+		of := all.Of(kind)
+		of.mergeNumbers(&part)
+		of.mergeHistograms(&texts)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what jobs use: %w", err)
 	}
-	sizes := make([]Size, 0, len(all))
-	for kind, sums := range all {
-		sizes = append(sizes, sizeOf(kind, sums, prices))
+	sizes := []Size{}
+	for _, kind := range all.Largest(func(a, b *sums) int { return cmp.Compare(b.cost(prices), a.cost(prices)) }) {
+		sizes = append(sizes, sizeOf(kind, all.Sums(kind), prices))
 	}
 	slices.SortFunc(sizes, func(a, b Size) int {
 		return cmp.Or(cmp.Compare(b.Saving, a.Saving), cmp.Compare(b.RunHours, a.RunHours),
 			cmp.Compare(a.Cluster+a.Namespace+a.Set, b.Cluster+b.Namespace+b.Set),
 			cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
 	})
-	return sizes[:min(len(sizes), MaxGroups)], nil
+	return sizes, nil
 }
 
 func sizeOf(kind kindOfJob, s *sums, prices Prices) Size {
@@ -301,18 +377,4 @@ func sizeOf(kind kindOfJob, s *sums, prices Prices) Size {
 		size.Saving += unused / 1024 / float64(hour) * prices.GiBHour
 	}
 	return size
-}
-
-// merge adds sums, whose histograms are in the form that the database has.
-func (s *sums) merge(part *sums, peakMemory, cpuAverage, throttled, times string) {
-	cpu, memory := max(s.cpuRequest, part.cpuRequest), max(s.memoryRequest, part.memoryRequest)
-	numbers := s.numbers()
-	for i, number := range part.numbers() {
-		*numbers[i] = plus(*numbers[i], *number)
-	}
-	s.cpuRequest, s.memoryRequest = cpu, memory
-	s.peakMemory.Merge(peakMemory)
-	s.cpuAverage.Merge(cpuAverage)
-	s.throttled.Merge(throttled)
-	s.times.Merge(times)
 }

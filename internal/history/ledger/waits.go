@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/history/fold"
 	"github.com/harrier-ci/harrier/internal/history/histogram"
 	"github.com/harrier-ci/harrier/internal/phases"
 )
@@ -53,8 +54,8 @@ type Wait struct {
 	P95Seconds int64 `json:"secondsP95"`
 }
 
-// WaitsBy returns the waits of the jobs that the filter chooses, for each phase and in all: the groups with the longest
-// whole wait first. Jobs are added up as for usage or, if by is empty, all together.
+// WaitsBy returns the waits of the jobs that the filter chooses, for each phase and in all: of the groups with most
+// jobs, that with the longest whole wait first. Jobs are added up as for usage or, if by is empty, all together.
 func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, error) {
 	group, known := groups[by]
 	if !known && by != "" {
@@ -64,19 +65,22 @@ func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, err
 	if known {
 		columns = group + ", wait_times"
 	}
-	q := periods("SELECT "+columns+" FROM usage_periods", &filter, by)
+	q, err := l.periods(ctx, "SELECT "+columns+" FROM usage_periods", &filter, by)
+	if err != nil {
+		return nil, err
+	}
 	q.and("wait_times <> ''")
-	all := map[Group]histogram.List{}
-	err := l.rows(ctx, q, func(rows *sql.Rows) error {
+	all := fold.NewGroups(MaxGroups, othersOf[by], fold.Rules[histogram.List]{
+		New: newWaitTimes, Merge: histogram.List.Include,
+		Weight: func(times histogram.List) int64 { return times[len(waitPhases)].Count() },
+	})
+	err = l.rows(ctx, q, func(rows *sql.Rows) error {
 		var of Group
 		var text string
 		if err := of.scan(rows, by, &text); err != nil {
 			return err
 		}
-		if all[of] == nil {
-			all[of] = newWaitTimes()
-		}
-		all[of].Merge(text)
+		all.Of(of).Merge(text)
 		return nil
 	})
 	if err != nil {
@@ -85,29 +89,24 @@ func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, err
 	return waitsOf(all), nil
 }
 
-func waitsOf(all map[Group]histogram.List) []Wait {
+func waitsOf(all *fold.Groups[Group, histogram.List]) []Wait {
 	const whole = len(waitPhases)
-	type row struct {
-		Group
-		times histogram.List
-		slow  int64
+	slow := map[Group]int64{}
+	sorted := all.Largest(func(a, b histogram.List) int { return cmp.Compare(b[whole].Count(), a[whole].Count()) })
+	for _, of := range sorted {
+		slow[of] = all.Sums(of)[whole].Quantile(0.95)
 	}
-	var sorted []row
-	for of, times := range all {
-		if times[whole].Count() > 0 {
-			sorted = append(sorted, row{of, times, times[whole].Quantile(0.95)})
-		}
-	}
-	slices.SortFunc(sorted, func(a, b row) int {
-		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(b.slow, a.slow),
+	slices.SortFunc(sorted, func(a, b Group) int {
+		return cmp.Or(a.Day.Compare(b.Day), cmp.Compare(slow[b], slow[a]),
 			cmp.Compare(a.Cluster+a.Namespace+a.Set, b.Cluster+b.Namespace+b.Set),
 			cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
 	})
 	waits := []Wait{}
-	for _, of := range sorted[:min(len(sorted), MaxGroups)] {
-		for i := range of.times {
-			wait := Wait{Group: of.Group, Phase: WholeWait, Jobs: of.times[i].Count(),
-				P50Seconds: of.times[i].Quantile(0.5), P95Seconds: of.times[i].Quantile(0.95)}
+	for _, of := range sorted {
+		times := all.Sums(of)
+		for i := range times {
+			wait := Wait{Group: of, Phase: WholeWait, Jobs: times[i].Count(),
+				P50Seconds: times[i].Quantile(0.5), P95Seconds: times[i].Quantile(0.95)}
 			if i < whole {
 				wait.Phase = waitPhases[i]
 			}
