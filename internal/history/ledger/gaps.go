@@ -33,7 +33,7 @@ func (l *Ledger) PutGap(ctx context.Context, gap Gap) error {
 	if from == nil || to == nil {
 		return nil
 	}
-	_, err := l.db.ExecContext(ctx,
+	_, err := l.exec(ctx,
 		"INSERT INTO gaps (cluster, started, ended, reason) VALUES ($1, $2, $3, $4) ON CONFLICT (cluster, started) "+
 			"DO UPDATE SET ended = CASE WHEN excluded.ended > gaps.ended THEN excluded.ended ELSE gaps.ended END",
 		Clean(gap.Cluster), from, to, Clean(gap.Reason))
@@ -77,7 +77,7 @@ func (l *Ledger) Gaps(ctx context.Context, filter Filter) ([]Gap, error) {
 
 // Beat writes the heartbeat: the ledger of a cluster looks at this moment.
 func (l *Ledger) Beat(ctx context.Context, cluster string, now time.Time) error {
-	_, err := l.db.ExecContext(ctx,
+	_, err := l.exec(ctx,
 		"INSERT INTO heartbeats (cluster, at) VALUES ($1, $2) ON CONFLICT (cluster) DO UPDATE SET at = excluded.at",
 		Clean(cluster), seconds(now))
 	return err

@@ -237,6 +237,28 @@ func Fill(newer, earlier Job) Job {
 	return newer
 }
 
+// Cut returns a report with texts as long as the database has them. Whoever may write a runner's status chooses them.
+func Cut(job Job) Job {
+	for i := range columns {
+		if text, is := columns[i].field(&job).(*string); is {
+			*text = Clean(*text)
+		}
+	}
+	return job
+}
+
+// Size returns about how many bytes a report takes in memory.
+func (j *Job) Size() int {
+	const numbers = 700 // 13 numbers behind pointers, 10 times, 15 headers of texts
+	size := numbers
+	for i := range columns {
+		if text, is := columns[i].field(j).(*string); is {
+			size += len(*text)
+		}
+	}
+	return size
+}
+
 // Same reports whether two reports say the same.
 func Same(a, b Job) bool {
 	for i := range columns {
@@ -265,7 +287,7 @@ func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	return l.transaction(ctx, func(tx *sql.Tx) error {
+	return l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		statement, err := tx.PrepareContext(ctx, upsert)
 		if err != nil {
 			return err
@@ -324,7 +346,7 @@ func (l *Ledger) Running(ctx context.Context, cluster, namespace string) (uids [
 // Gone writes that runners are gone whose jobs have not finished as far as the ledger knows: the results of these jobs
 // will never be known.
 func (l *Ledger) Gone(ctx context.Context, uids []string, at time.Time) error {
-	return l.transaction(ctx, func(tx *sql.Tx) error {
+	return l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		stale := map[finish]bool{}
 		for _, uid := range slices.Sorted(slices.Values(uids)) {
 			of := finish{at: at.Unix()}

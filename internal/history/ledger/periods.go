@@ -32,10 +32,11 @@ const (
 	// At most maxKinds kinds of jobs of a scale set are kept in each period; further ones are folded. 20 sets that all
 	// reach it have 10,000 rows in a period, and a question about any time reads 13 periods at most.
 	maxKinds = 500
-	// Sets of one namespace have namespaceKinds together if there are more than 20 of them, and maxSets of them are told
+	// Sets of one namespace have namespaceKinds together if there are more than 20 of them, and MaxSets of them are told
 	// apart: whoever may create runners there makes up as many as he likes. With that, each keeps ten kinds.
 	namespaceKinds = 20 * maxKinds
-	maxSets        = 1000
+	// MaxSets is also how many scale sets of a namespace are sampled.
+	MaxSets = 1000
 )
 
 // unit is what is added up at a time, in a transaction of its own: a period of a scale set. Nothing that happens in one
@@ -66,8 +67,10 @@ func (l *Ledger) Fold(ctx context.Context) error { return l.each(ctx, "unfolded_
 // of each span first, and some of each span in turn, so that a heap of old ones keeps no young one waiting. What fails
 // for one unit is tried again the next time, and stops no other one.
 func (l *Ledger) each(ctx context.Context, table string, do func(context.Context, *sql.Tx, unit) error) error {
+	begin, cancel := half(ctx)
+	defer cancel()
 	failed := map[unit]error{}
-	for progress := true; progress && ctx.Err() == nil && len(failed) < unitsAtATime; {
+	for progress := true; progress && begin.Err() == nil && len(failed) < unitsAtATime; {
 		progress = false
 		for _, span := range spans {
 			units, err := l.marked(ctx, table, span, unitsAtATime+len(failed))
@@ -75,10 +78,12 @@ func (l *Ledger) each(ctx context.Context, table string, do func(context.Context
 				return err
 			}
 			for _, u := range units {
-				if failed[u] != nil || ctx.Err() != nil {
+				if failed[u] != nil || begin.Err() != nil {
 					continue
 				}
-				if err := l.transaction(ctx, func(tx *sql.Tx) error { return take(ctx, tx, table, u, do) }); err != nil {
+				if err := l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+					return take(ctx, tx, table, u, do)
+				}); err != nil {
 					failed[u] = fmt.Errorf("add up the jobs of scale set %s/%s since %s: %w", u.namespace, u.set,
 						time.Unix(u.started, 0).UTC().Format(time.RFC3339), err)
 					continue
@@ -212,17 +217,17 @@ func addJob(rows *sql.Rows, kinds *fold.Kinds[*sums]) error {
 
 func addPeriod(rows *sql.Rows, kinds *fold.Kinds[*sums]) error {
 	var kind fold.Kind
-	var part sums
+	var row sums
 	var texts histograms
 	targets := []any{&kind.Repository, &kind.Workflow, &kind.Name}
-	for _, number := range part.numbers() {
+	for _, number := range row.numbers() {
 		targets = append(targets, number)
 	}
 	if err := rows.Scan(append(targets, texts.columns()...)...); err != nil {
 		return err
 	}
 	of := kinds.Of(kind)
-	of.mergeNumbers(&part)
+	of.mergeNumbers(&row)
 	of.mergeHistograms(&texts)
 	return nil
 }
@@ -303,7 +308,7 @@ func kindsOf(ctx context.Context, tx *sql.Tx, u unit) (*fold.Kinds[*sums], error
 		u.cluster, u.namespace).Scan(&sets); err != nil {
 		return nil, err
 	}
-	return fold.New(min(maxKinds, namespaceKinds/max(1, min(sets, maxSets))), sumRules), nil
+	return fold.New(min(maxKinds, namespaceKinds/max(1, min(sets, MaxSets))), sumRules), nil
 }
 
 // setOf returns the scale set of a job as the database has it.
@@ -312,7 +317,7 @@ func setOf(job *Job) finish {
 }
 
 // registered returns the names that the jobs of scale sets count under: their own, or fold.Others for sets whose
-// namespace has had maxSets others within the retention.
+// namespace has had MaxSets others within the retention.
 func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[finish]string, error) {
 	latest := map[finish]int64{}
 	for i := range jobs {
@@ -327,7 +332,7 @@ func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[finish]string,
 			"OR EXISTS (SELECT 1 FROM scale_sets WHERE cluster = $1 AND namespace = $2 AND set_name = $3) "+
 			"ON CONFLICT (cluster, namespace, set_name) DO UPDATE SET "+
 			"at = CASE WHEN excluded.at > scale_sets.at THEN excluded.at ELSE scale_sets.at END",
-			set.cluster, set.namespace, set.set, latest[set], maxSets)
+			set.cluster, set.namespace, set.set, latest[set], MaxSets)
 		if err != nil {
 			return nil, fmt.Errorf("write which scale sets have jobs: %w", err)
 		}
@@ -339,16 +344,4 @@ func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[finish]string,
 		}
 	}
 	return names, nil
-}
-
-// setsIn returns the number of scale sets that a filter chooses.
-func (l *Ledger) setsIn(ctx context.Context, filter *Filter) (sets int, err error) {
-	q := &query{}
-	q.add("SELECT COUNT(*) FROM scale_sets")
-	q.same(&Filter{Cluster: filter.Cluster, Namespace: filter.Namespace, Set: filter.Set})
-	err = l.rows(ctx, q, func(rows *sql.Rows) error { return rows.Scan(&sets) })
-	if err != nil {
-		return 0, fmt.Errorf("count scale sets: %w", err)
-	}
-	return sets, nil
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 )
@@ -20,6 +21,8 @@ const (
 // Expire deletes what is older than the retention, and gives space back. A job has the age of its start, gaps and
 // periods that of their end. Samples go after keepSamples.
 func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Duration) (deleted int64, err error) {
+	begin, cancel := half(ctx)
+	defer cancel()
 	oldest := now.Add(-retention).Unix()
 	for _, table := range []struct {
 		name, key, condition string
@@ -34,8 +37,8 @@ func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Durat
 		{"unfolded_periods", unitColumns, "started + span <= $1", oldest},
 		{"scale_sets", "cluster, namespace, set_name", "at < $1", oldest},
 	} {
-		for {
-			result, err := l.db.ExecContext(ctx,
+		for begin.Err() == nil {
+			result, err := l.exec(ctx,
 				fmt.Sprintf("DELETE FROM %[1]s WHERE (%[2]s) IN (SELECT %[2]s FROM %[1]s WHERE %[3]s LIMIT %[4]d)",
 					table.name, table.key, table.condition, atATime), table.before)
 			if err != nil {
@@ -54,31 +57,41 @@ func (l *Ledger) Expire(ctx context.Context, now time.Time, retention time.Durat
 	if !l.db.Embedded {
 		return deleted, nil // PostgreSQL vacuums by itself
 	}
-	return deleted, l.giveBack(ctx)
+	return deleted, l.giveBack(ctx, begin)
 }
 
 // giveBack shortens SQLite's file by its free pages.
-func (l *Ledger) giveBack(ctx context.Context) error {
-	for {
-		var before, after int64
-		if err := l.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&before); err != nil {
-			return fmt.Errorf("count the free pages of the database: %w", err)
+func (l *Ledger) giveBack(ctx, begin context.Context) error {
+	for begin.Err() == nil {
+		before, err := l.freePages(ctx)
+		if err != nil {
+			return err
 		}
 		if before > 0 {
-			if _, err := l.db.ExecContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pagesAtATime)); err != nil {
+			if _, err := l.exec(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pagesAtATime)); err != nil {
 				return fmt.Errorf("give back free pages of the database: %w", err)
 			}
 		}
-		if err := l.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&after); err != nil {
-			return fmt.Errorf("count the free pages of the database: %w", err)
+		after, err := l.freePages(ctx)
+		if err != nil {
+			return err
 		}
 		if after == 0 || after >= before {
 			break
 		}
 	}
-	_, err := l.db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	_, err := l.exec(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
 	if err != nil {
 		return fmt.Errorf("write the log of the database back into its file: %w", err)
 	}
 	return nil
+}
+
+func (l *Ledger) freePages(ctx context.Context) (pages int64, err error) {
+	q := &query{}
+	q.add("PRAGMA freelist_count")
+	if err := l.rows(ctx, q, func(rows *sql.Rows) error { return rows.Scan(&pages) }); err != nil {
+		return 0, fmt.Errorf("count the free pages of the database: %w", err)
+	}
+	return pages, nil
 }

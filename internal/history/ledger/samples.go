@@ -25,7 +25,7 @@ type Sample struct {
 
 // PutSamples writes samples, one for each set and moment.
 func (l *Ledger) PutSamples(ctx context.Context, samples []Sample) error {
-	return l.transaction(ctx, func(tx *sql.Tx) error {
+	return l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for i := range samples {
 			s := &samples[i]
 			if seconds(s.At) == nil {
@@ -43,8 +43,8 @@ func (l *Ledger) PutSamples(ctx context.Context, samples []Sample) error {
 	})
 }
 
-// MaxSamples bounds the answer of Samples: a set that changes each minute has 1,440 a day.
-const MaxSamples = 100_000
+// MaxSamples bounds the answer of Samples, at 150 B each: a set that changes each minute has 1,440 a day.
+const MaxSamples = 50_000
 
 // SampleInterval is the longest time without a sample of a set that doesn't change.
 const SampleInterval = time.Hour
@@ -112,6 +112,10 @@ func (l *Ledger) samples(ctx context.Context, q *query) ([]Sample, error) {
 		s.At = timeOf(at)
 		if most.Valid {
 			s.EffectiveMax = &most.Int64
+		}
+		if last := len(samples) - 1; last >= 0 && samples[last].sameSet(&s) {
+			// One text in memory for all of them.
+			s.Cluster, s.Namespace, s.Set = samples[last].Cluster, samples[last].Namespace, samples[last].Set
 		}
 		samples = append(samples, s)
 		return nil

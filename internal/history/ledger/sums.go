@@ -99,13 +99,13 @@ func (s *sums) count(job *Job) {
 	}
 	whole := int64(0)
 	for _, wait := range waits {
-		i, seconds := slices.Index(waitPhases[:], wait.Phase), int64(wait.Took.Seconds())
+		i, took := slices.Index(waitPhases[:], wait.Phase), int64(wait.Took.Seconds())
 		if i < 0 {
 			continue
 		}
-		s.waits[i] += seconds
-		s.times[i].Add(seconds)
-		whole += seconds
+		s.waits[i] += took
+		s.times[i].Add(took)
+		whole += took
 	}
 	if len(waits) > 0 {
 		s.times[len(waitPhases)].Add(whole)
@@ -120,18 +120,18 @@ var sumRules = fold.Rules[*sums]{
 }
 
 // merge adds sums.
-func (s *sums) merge(part *sums) {
-	s.mergeNumbers(part)
-	s.peakMemory.Include(part.peakMemory)
-	s.cpuAverage.Include(part.cpuAverage)
-	s.throttled.Include(part.throttled)
-	s.times.Include(part.times)
+func (s *sums) merge(more *sums) {
+	s.mergeNumbers(more)
+	s.peakMemory.Include(more.peakMemory)
+	s.cpuAverage.Include(more.cpuAverage)
+	s.throttled.Include(more.throttled)
+	s.times.Include(more.times)
 }
 
-func (s *sums) mergeNumbers(part *sums) {
-	cpu, memory := max(s.cpuRequest, part.cpuRequest), max(s.memoryRequest, part.memoryRequest)
+func (s *sums) mergeNumbers(more *sums) {
+	cpu, memory := max(s.cpuRequest, more.cpuRequest), max(s.memoryRequest, more.memoryRequest)
 	numbers := s.numbers()
-	for i, number := range part.numbers() {
+	for i, number := range more.numbers() {
 		*numbers[i] = plus(*numbers[i], *number)
 	}
 	s.cpuRequest, s.memoryRequest = cpu, memory

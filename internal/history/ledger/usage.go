@@ -239,6 +239,18 @@ func (l *Ledger) allFolded(ctx context.Context) (bool, error) {
 	return folded, nil
 }
 
+// setsIn returns the number of scale sets that a filter chooses.
+func (l *Ledger) setsIn(ctx context.Context, filter *Filter) (sets int, err error) {
+	q := &query{}
+	q.add("SELECT COUNT(*) FROM scale_sets")
+	q.same(&Filter{Cluster: filter.Cluster, Namespace: filter.Namespace, Set: filter.Set})
+	err = l.rows(ctx, q, func(rows *sql.Rows) error { return rows.Scan(&sets) })
+	if err != nil {
+		return 0, fmt.Errorf("count scale sets: %w", err)
+	}
+	return sets, nil
+}
+
 // part is a time that is read from periods of one span.
 type part struct{ span, from, to int64 }
 

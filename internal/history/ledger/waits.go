@@ -61,11 +61,11 @@ func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, err
 	if !known && by != "" {
 		return nil, &FilterError{"by", string(by), "set, repository, workflow, job or day"}
 	}
-	columns := "wait_times"
+	selected := "wait_times"
 	if known {
-		columns = group + ", wait_times"
+		selected = group + ", wait_times"
 	}
-	q, err := l.periods(ctx, "SELECT "+columns+" FROM usage_periods", &filter, by)
+	q, err := l.periods(ctx, "SELECT "+selected+" FROM usage_periods", &filter, by)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics are those of the recorder.
 type Metrics struct {
 	Jobs, Failures, Dropped prometheus.Counter
+	TaskFailures            *prometheus.CounterVec
 	Pending, Written        prometheus.Gauge
 }
 
@@ -17,6 +18,10 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gha_history_write_failures_total", Help: "Number of times that the ledger could not be written.",
 		}),
+		TaskFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gha_history_task_failures_total",
+			Help: "Number of times that a task of the ledger has failed: write, sample, absent, add up, fold or expire.",
+		}, []string{"task"}),
 		Dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gha_history_dropped_total",
 			Help: "Number of reports about jobs that were dropped because too many waited to be written.",
@@ -28,6 +33,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "gha_history_last_write_timestamp_seconds", Help: "When all that was known was last written to the ledger.",
 		}),
 	}
-	registry.MustRegister(m.Jobs, m.Failures, m.Dropped, m.Pending, m.Written)
+	registry.MustRegister(m.Jobs, m.Failures, m.TaskFailures, m.Dropped, m.Pending, m.Written)
+	for _, task := range tasks {
+		m.TaskFailures.WithLabelValues(task) // so that it is there before the first failure
+	}
 	return m
 }

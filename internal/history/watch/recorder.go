@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,28 +13,42 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/internal/history/watch/housekeeping"
 )
 
 const (
-	// What happens within writeInterval is written together: a commit waits for the disk.
-	writeInterval = time.Second
-	// writeBackoff and maxWriteBackoff are the pauses after a write that failed.
-	writeBackoff    = time.Second
-	maxWriteBackoff = 30 * time.Second
-	beatInterval    = 10 * time.Second
+	// What happens within a second is written together: a commit waits for the disk.
+	beatInterval = 10 * time.Second
 	// sampleInterval is the precision of samples, and the age that sums may have.
 	sampleInterval = time.Minute
 	// absenceInterval is the interval of the search for runners that have vanished without a report.
 	absenceInterval = 10 * time.Minute
 	expireInterval  = time.Hour
-	// writeTimeout bounds a write to a database that does not answer.
+	// writeTimeout bounds a write to a database that does not answer, and lastTimeout the last one of the program.
 	writeTimeout = 30 * time.Second
+	lastTimeout  = 3 * time.Second
+	// taskTimeout bounds a task. Those that do many things begin none of them in the second half of it.
+	taskTimeout = 5 * time.Minute
 	// maxBatch bounds a transaction.
 	maxBatch = 500
 	// MaxPending bounds the jobs that are not written yet, of about 1 KiB each: 42,000 jobs an hour are 7,000 in ten
 	// minutes.
 	MaxPending = 50_000
+	// A report may be ahead of the ledger's clock by maxAhead: other machines have other clocks.
+	maxAhead = time.Hour
 )
+
+// The tasks of the recorder, in the words of its log and metrics.
+const (
+	taskWrite  = "write"
+	taskSample = "sample"
+	taskAbsent = "absent"
+	taskAddUp  = "add up"
+	taskFold   = "fold"
+	taskExpire = "expire"
+)
+
+var tasks = []string{taskWrite, taskSample, taskAbsent, taskAddUp, taskFold, taskExpire}
 
 // Cluster answers the recorder's questions about the objects that are watched.
 type Cluster interface {
@@ -60,122 +75,131 @@ type Recorder struct {
 	// MaxPending bounds the jobs that are not written yet.
 	MaxPending int
 
+	prepared sync.Once
+	tasks    housekeeping.Tasks
+
 	mu      sync.Mutex
-	pending map[string]ledger.Job
+	backlog *backlog
 	// overflowed is the time since when there has been no room for reports, zero while there is room.
 	overflowed time.Time
-
 	// written are the jobs of existing runners as the ledger has them, so that only changes are written.
 	written map[string]ledger.Job
-	// sampled are the last samples that were written, by set.
-	sampled map[string]ledger.Sample
 
-	due     map[string]time.Time
-	backoff time.Duration
+	// sampled are the last samples that were written, by set; of the task that writes them.
+	sampled map[string]ledger.Sample
+	// beat is when the last heartbeat was written; of the task that writes jobs.
+	beat time.Time
+}
+
+// prepare makes the recorder ready. Whatever the tasks do, no task stops another one.
+func (r *Recorder) prepare() {
+	r.prepared.Do(func() {
+		r.backlog, r.written = newBacklog(r.MaxPending), map[string]ledger.Job{}
+		r.tasks.Clock, r.tasks.Log = r.Clock, r.Log
+		r.tasks.Failed = func(task string) {
+			r.Metrics.TaskFailures.WithLabelValues(task).Inc()
+			if task == taskWrite {
+				r.Metrics.Failures.Inc()
+			}
+		}
+		for _, task := range []housekeeping.Task{
+			{Name: taskWrite, Timeout: taskTimeout, Vital: true, Do: r.writeAll},
+			{Name: taskSample, Every: sampleInterval, Timeout: taskTimeout, Do: r.sample},
+			{Name: taskAbsent, Every: absenceInterval, Timeout: taskTimeout, Do: r.absent},
+			{Name: taskAddUp, Every: sampleInterval, Timeout: taskTimeout,
+				Do: func(ctx context.Context, _ time.Time) error { return r.Ledger.AddUp(ctx) }},
+			{Name: taskFold, Every: sampleInterval, Timeout: taskTimeout,
+				Do: func(ctx context.Context, _ time.Time) error { return r.Ledger.Fold(ctx) }},
+			{Name: taskExpire, Every: expireInterval, Timeout: taskTimeout,
+				Do: func(ctx context.Context, now time.Time) error {
+					_, err := r.Ledger.Expire(ctx, now, r.Retention)
+					return err
+				}},
+		} {
+			r.tasks.Add(task)
+		}
+	})
+}
+
+// Health returns an error if the ledger can't be written, or if a task has been stuck, for so long that a restart may
+// help.
+func (r *Recorder) Health() error {
+	r.prepare()
+	return r.tasks.Health()
 }
 
 // Report has a job written. Facts of an earlier report stay.
 func (r *Recorder) Report(job ledger.Job) {
+	r.prepare()
+	now := r.Clock.Now()
+	if job.At.Before(now.Add(-r.Retention)) {
+		return // it would be deleted at once
+	}
+	// Whoever may write a status chooses its times, too, and each hour in which a job has finished is added up.
+	for _, at := range []*time.Time{&job.At, &job.Started, &job.Finished} {
+		if at.After(now.Add(maxAhead)) {
+			*at = now.UTC().Truncate(time.Second)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pending == nil {
-		r.pending = map[string]ledger.Job{}
-	}
-	earlier, waits := r.pending[job.RunnerUID]
-	if !waits && len(r.pending) >= r.MaxPending {
-		r.Metrics.Dropped.Inc()
+	r.add(job, now)
+}
+
+func (r *Recorder) add(job ledger.Job, now time.Time) {
+	if dropped := r.backlog.add(job); dropped > 0 {
+		r.Metrics.Dropped.Add(float64(dropped))
 		if r.overflowed.IsZero() {
-			r.overflowed = r.Clock.Now()
+			r.overflowed = now
 		}
-		return
 	}
-	r.pending[job.RunnerUID] = ledger.Fill(job, earlier)
-	r.Metrics.Pending.Set(float64(len(r.pending)))
+	r.Metrics.Pending.Set(float64(r.backlog.number()))
 }
 
 // Run writes until the context ends, and then a last time. The objects must have been read before.
 func (r *Recorder) Run(ctx context.Context) {
-	ticker := r.Clock.NewTicker(writeInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout/10)
-			defer cancel()
-			if err := r.Write(last); err != nil {
-				r.Log.Error(err, "The last jobs are not written; what still exists after the restart will be")
-			}
-			return
-		case <-ticker.C():
-			r.Step(ctx)
-		}
+	r.prepare()
+	r.tasks.Run(ctx)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+	defer cancel()
+	if err := r.Write(last); err != nil {
+		r.Log.Error(err, "The last jobs are not written; what still exists after the restart will be")
 	}
 }
 
-// Step does what is due: it writes jobs and, if that succeeded, all else.
+// Step does what is due, and waits for its end.
 func (r *Recorder) Step(ctx context.Context) {
-	now := r.Clock.Now()
-	if r.due == nil {
-		r.due = map[string]time.Time{}
-	}
-	if now.Before(r.due["retry"]) && r.due["retry"].Sub(now) <= maxWriteBackoff { // the clock may have been set back
-		return
-	}
-	if err := r.allDue(ctx, now); err != nil && ctx.Err() == nil {
-		r.backoff = min(maxWriteBackoff, max(writeBackoff, 2*r.backoff))
-		r.due["retry"] = now.Add(r.backoff)
-		r.Metrics.Failures.Inc()
-		r.Log.Error(err, "The ledger can't be written; jobs are kept in memory and written later",
-			"retryAfter", r.backoff.String(), "jobs", r.waiting(), "atMost", r.MaxPending)
-		return
-	}
-	r.backoff = 0
-	r.Metrics.Written.Set(float64(now.Unix()))
+	r.prepare()
+	r.tasks.Step(ctx)
 }
 
-func (r *Recorder) waiting() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.pending)
-}
-
-func (r *Recorder) allDue(ctx context.Context, now time.Time) error {
+// writeAll writes jobs and, if that has succeeded, a heartbeat, which says that all that was seen until then is written.
+func (r *Recorder) writeAll(ctx context.Context, now time.Time) error {
 	if err := r.Write(ctx); err != nil {
-		return err
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return fmt.Errorf("write %d jobs, of which at most %d are kept in memory: %w", r.backlog.number(), r.MaxPending, err)
 	}
-	for _, task := range []struct {
-		name     string
-		interval time.Duration
-		do       func(context.Context, time.Time) error
-	}{
-		// A heartbeat says that all that was seen until then is written, so it comes after that.
-		{"beat", beatInterval, func(ctx context.Context, now time.Time) error { return r.Ledger.Beat(ctx, r.Name, now) }},
-		{"sample", sampleInterval, r.sample},
-		{"absent", absenceInterval, r.absent},
-		{"add up", sampleInterval, func(ctx context.Context, _ time.Time) error { return r.Ledger.AddUp(ctx) }},
-		{"expire", expireInterval, func(ctx context.Context, now time.Time) error {
-			_, err := r.Ledger.Expire(ctx, now, r.Retention)
-			return err
-		}},
-	} {
-		last := r.due[task.name]
-		if passed := now.Sub(last); passed < task.interval && passed >= 0 {
-			continue
+	if passed := now.Sub(r.beat); passed < 0 || passed >= beatInterval {
+		if err := r.Ledger.Beat(ctx, r.Name, now); err != nil {
+			return fmt.Errorf("write a heartbeat: %w", err)
 		}
-		if err := task.do(ctx, now); err != nil {
-			return fmt.Errorf("%s: %w", task.name, err)
-		}
-		r.due[task.name] = now
+		r.beat = now
 	}
+	r.Metrics.Written.Set(float64(now.Unix()))
 	return nil
 }
 
 // Write writes all jobs that were reported and that the ledger does not know yet.
 func (r *Recorder) Write(ctx context.Context) error {
+	r.prepare()
 	for {
-		batch := r.batch()
-		if len(batch) == 0 {
+		batch, more := r.batch()
+		if !more {
 			return r.writeOverflow(ctx)
+		}
+		if len(batch) == 0 {
+			continue
 		}
 		for i := range batch {
 			if batch[i].Node != "" && batch[i].NodeType == "" {
@@ -185,53 +209,47 @@ func (r *Recorder) Write(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, writeTimeout)
 		err := r.Ledger.Put(limited, batch)
 		cancel()
+		r.wrote(batch, err == nil)
 		if err != nil {
-			for i := range batch {
-				r.restore(batch[i])
-			}
 			return err
 		}
-		r.remember(batch)
 	}
 }
 
-// batch takes jobs out of those that wait.
-func (r *Recorder) batch() (batch []ledger.Job) {
+// batch takes jobs out of those that wait, as far as the ledger doesn't have them as they are. It returns false if none
+// waits.
+func (r *Recorder) batch() (batch []ledger.Job, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for uid, job := range r.pending {
-		if len(batch) == maxBatch {
-			break
+	waiting := r.backlog.take(maxBatch)
+	for i := range waiting {
+		if was, known := r.written[waiting[i].RunnerUID]; known && ledger.Same(ledger.Fill(waiting[i], was), was) {
+			r.backlog.written(waiting[i].RunnerUID)
+			continue
 		}
-		delete(r.pending, uid)
-		if was, known := r.written[uid]; !known || !ledger.Same(ledger.Fill(job, was), was) {
-			batch = append(batch, job)
-		}
+		batch = append(batch, waiting[i])
 	}
-	r.Metrics.Pending.Set(float64(len(r.pending)))
-	return batch
+	r.Metrics.Pending.Set(float64(r.backlog.number()))
+	return batch, len(waiting) > 0
 }
 
-// restore takes back a job that could not be written, unless there is no room left. A report that came meanwhile is
-// newer.
-func (r *Recorder) restore(job ledger.Job) {
+// wrote remembers jobs that are written, of runners that may be reported again, or takes back jobs that could not be.
+// A report that came meanwhile is newer.
+func (r *Recorder) wrote(batch []ledger.Job, succeeded bool) {
 	r.mu.Lock()
-	newer, waits := r.pending[job.RunnerUID]
-	r.mu.Unlock()
-	if waits {
-		job = ledger.Fill(newer, job)
-	}
-	r.Report(job)
-}
-
-// remember keeps the written jobs of runners that may be reported again.
-func (r *Recorder) remember(batch []ledger.Job) {
-	if r.written == nil {
-		r.written = map[string]ledger.Job{}
-	}
+	defer r.mu.Unlock()
 	for i := range batch {
-		r.written[batch[i].RunnerUID] = ledger.Fill(batch[i], r.written[batch[i].RunnerUID])
-		r.Metrics.Jobs.Inc()
+		job := batch[i]
+		r.backlog.written(job.RunnerUID)
+		if succeeded {
+			r.written[job.RunnerUID] = ledger.Fill(job, r.written[job.RunnerUID])
+			r.Metrics.Jobs.Inc()
+			continue
+		}
+		if newer, waits := r.backlog.jobs[job.Namespace][job.RunnerUID]; waits {
+			job = ledger.Fill(newer, job)
+		}
+		r.add(job, r.Clock.Now())
 	}
 }
 
@@ -256,7 +274,7 @@ func (r *Recorder) writeOverflow(ctx context.Context) error {
 func (r *Recorder) sample(ctx context.Context, now time.Time) error {
 	var changed []ledger.Sample
 	latest := map[string]ledger.Sample{}
-	for _, sample := range r.Cluster.Samples(now) {
+	for _, sample := range fewOfEach(r.Cluster.Samples(now)) {
 		key := sample.Namespace + "/" + sample.Set
 		last, known := r.sampled[key]
 		if known && sample.Looks(&last) && sample.At.Sub(last.At) < ledger.SampleInterval-sampleInterval &&
@@ -274,20 +292,35 @@ func (r *Recorder) sample(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// fewOfEach returns the samples of the busiest sets of each namespace, up to maxSets: whoever may create sets in one
+// makes up as many as he likes.
+func fewOfEach(samples []ledger.Sample) []ledger.Sample {
+	slices.SortStableFunc(samples, func(a, b ledger.Sample) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(b.Running+b.Idle+b.Waiting,
+			a.Running+a.Idle+a.Waiting), cmp.Compare(a.Set, b.Set))
+	})
+	of := map[string]int{}
+	return slices.DeleteFunc(samples, func(s ledger.Sample) bool {
+		of[s.Namespace]++
+		return of[s.Namespace] > ledger.MaxSets
+	})
+}
+
 // absent writes that runners are gone which have vanished while nobody looked, and forgets runners of which nothing
-// more is reported.
+// more is reported. A runner counts as gone that existed neither before the ledger was asked nor after: jobs are written
+// and runners go meanwhile.
 func (r *Recorder) absent(ctx context.Context, now time.Time) error {
-	existing := r.Cluster.Runners()
+	before := r.Cluster.Runners()
 	running, err := r.Ledger.Running(ctx, r.Name, r.Namespace)
 	if err != nil {
 		return fmt.Errorf("read which jobs run: %w", err)
 	}
+	after := r.Cluster.Runners()
 	r.mu.Lock()
 	gone := slices.DeleteFunc(running, func(uid string) bool {
-		_, waits := r.pending[uid]
-		return waits || existing[uid]
+		return before[uid] || after[uid] || r.backlog.has(uid)
 	})
+	maps.DeleteFunc(r.written, func(uid string, _ ledger.Job) bool { return !before[uid] && !after[uid] })
 	r.mu.Unlock()
-	maps.DeleteFunc(r.written, func(uid string, _ ledger.Job) bool { return !existing[uid] })
 	return r.Ledger.Gone(ctx, gone, now)
 }

@@ -198,14 +198,21 @@ func (o *Objects) NodeType(ctx context.Context, name string) string {
 	}
 }
 
-// stripRunner keeps what rows are made of: a runner's spec has its whole pod.
+// stripRunner keeps what rows are made of, and as much of each text: a runner's spec has its whole pod, and a status may
+// have been made as large as etcd takes it.
 func stripRunner(object any) (any, error) {
 	if runner, ok := object.(*v1alpha1.EphemeralRunner); ok {
 		runner.Spec, runner.ManagedFields, runner.Annotations = v1alpha1.EphemeralRunnerSpec{}, nil, nil
 		runner.Status.Conditions, runner.Status.Failures = nil, nil
-		if runner.Status.HadJob() {
-			runner.Status.Message = "" // what keeps it from starting is told of others
+		status := &runner.Status
+		if status.HadJob() {
+			status.Message = "" // what keeps it from starting is told of others
 		}
+		for _, text := range []*string{&status.Reason, &status.Message, &status.RunnerName, &status.JobID,
+			&status.JobRepositoryName, &status.JobWorkflowRef, &status.JobDisplayName, &status.Event, &status.JobResult} {
+			*text = ledger.Clean(*text)
+		}
+		status.Disruptions = nil
 	}
 	return object, nil
 }
