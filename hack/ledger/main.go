@@ -1,15 +1,18 @@
 // Command ledger measures the ledger of jobs: the duration of the page's questions at a million rows, the size of these
-// rows, and the share of a CPU that 42,000 jobs an hour cost. `make ledger` runs it; docs/history.md has the figures.
+// rows, the share of a CPU that 42,000 jobs an hour cost, and its memory. Each tenth job has a name of its own, as if
+// workflows put commits into the names of jobs. `make ledger` runs it; docs/history.md has the figures.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,10 +58,16 @@ func run(ctx context.Context, rows int, at string) error {
 		fmt.Printf("the file has %.0f MiB for %d jobs, %.0f MiB for a million\n", float64(info.Size())/(1<<20), rows,
 			float64(info.Size())/(1<<20)/float64(rows)*1e6)
 	}
+	if err := feed(ctx, l, at); err != nil {
+		return err
+	}
+	if err := sustain(ctx, l, rows); err != nil {
+		return err
+	}
 	if err := ask(ctx, l, rows); err != nil {
 		return err
 	}
-	return sustain(ctx, l, rows)
+	return askTogether(ctx, l)
 }
 
 // fill writes jobs of 90 days, in batches as large as the recorder's.
@@ -85,7 +94,8 @@ func fill(ctx context.Context, l *ledger.Ledger, rows int) error {
 	return nil
 }
 
-// job returns a finished job of one of 200 repositories with two workflows of three jobs each, which share 20 sets.
+// job returns a finished job of one of 200 repositories with two workflows of three jobs each, which share 20 sets; each
+// tenth has a name that no other job has.
 func job(number int, start time.Time) ledger.Job {
 	random := rand.New(rand.NewPCG(uint64(number), 1))
 	service := int(random.ExpFloat64()*30) % 200
@@ -113,6 +123,9 @@ func job(number int, start time.Time) ledger.Job {
 	}
 	if random.IntN(100) == 0 {
 		j.Result, j.LostCause = "canceled", "Evicted"
+	}
+	if number%10 == 0 {
+		j.Name = fmt.Sprintf("test %08x%032x", random.Uint32(), number)
 	}
 	return j
 }
@@ -151,9 +164,12 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 		{"a job by its runner's name", jobs(ledger.Filter{Runner: one.Runner, From: ago(90)})},
 		{"use by repository, a day", usage(ledger.ByRepository, ledger.Filter{From: ago(1)})},
 		{"use by repository, 90 days", usage(ledger.ByRepository, ledger.Filter{From: ago(90)})},
+		{"use by repository, 30 days", usage(ledger.ByRepository, ledger.Filter{From: ago(30)})},
 		{"use by workflow, 30 days", usage(ledger.ByWorkflow, ledger.Filter{From: ago(30)})},
+		{"use by job, 7 days", usage(ledger.ByJob, ledger.Filter{From: ago(7)})},
+		{"use by set, a day", usage(ledger.BySet, ledger.Filter{From: now.Add(-24 * time.Hour)})},
 		{"use by day, 90 days", usage(ledger.ByDay, ledger.Filter{From: ago(90)})},
-		{"waits, a day", waits(ledger.Filter{From: ago(1)})},
+		{"waits, 24 hours", waits(ledger.Filter{From: now.Add(-24 * time.Hour)})},
 		{"waits, 7 days", waits(ledger.Filter{From: ago(7)})},
 		{"waits of a set, 7 days", waits(ledger.Filter{Namespace: "team-0", Set: "linux-0", From: ago(7)})},
 		{"sizes, 7 days", func() error { _, err := l.Sizes(ctx, ledger.Filter{From: ago(7)}, prices); return err }},
@@ -179,14 +195,15 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// sustain writes what 42,000 jobs an hour come to in ten minutes, second by second: each job is reported at its start,
-// twice while it runs and at its end, and the periods are added up each minute.
+// sustain writes an hour of 42,000 jobs, second by second: each job is reported at its start, twice while it runs and at
+// its end, and the periods are added up each minute. Each tenth job has a new name.
 func sustain(ctx context.Context, l *ledger.Ledger, rows int) error {
 	const (
 		perHour = 42_000
-		minutes = 10
+		minutes = 60
 	)
-	began, used := time.Now(), cpu()
+	forgetPeak()
+	began, used, longest := time.Now(), cpu(), time.Duration(0)
 	number := rows
 	for second := range minutes * 60 {
 		var batch []ledger.Job
@@ -200,14 +217,36 @@ func sustain(ctx context.Context, l *ledger.Ledger, rows int) error {
 			return err
 		}
 		if second%60 == 59 {
+			adding := time.Now()
 			if err := l.AddUp(ctx); err != nil {
 				return err
 			}
+			longest = max(longest, time.Since(adding))
 		}
 	}
-	fmt.Printf("%d jobs an hour take %.1f %% of a CPU; their 10 minutes were written in %.0f s\n", perHour,
-		100*(cpu()-used).Seconds()/(minutes*60), time.Since(began).Seconds())
+	fmt.Printf("%d jobs an hour take %.1f %% of a CPU; their hour was written in %.0f s, and adding up took %.1f s at most\n",
+		perHour, 100*(cpu()-used).Seconds()/(minutes*60), time.Since(began).Seconds(), longest.Seconds())
+	fmt.Printf("the process had %.0f MiB of memory at most meanwhile\n", peak())
 	return nil
+}
+
+// askTogether asks the largest questions as often at a time as the page and the API do.
+func askTogether(ctx context.Context, l *ledger.Ledger) error {
+	forgetPeak()
+	var group sync.WaitGroup
+	failures := make([]error, 16)
+	for i := range failures {
+		group.Go(func() {
+			filter := ledger.Filter{From: now.AddDate(0, 0, -30)}
+			_, sizes := l.Sizes(ctx, filter, ledger.Prices{CPUHour: 1})
+			_, used := l.UsageBy(ctx, ledger.ByJob, filter, ledger.Prices{CPUHour: 1})
+			_, waited := l.WaitsBy(ctx, ledger.ByJob, filter)
+			failures[i] = errors.Join(sizes, used, waited)
+		})
+	}
+	group.Wait()
+	fmt.Printf("%d questions by job at a time: the process had %.0f MiB of memory at most\n", len(failures), peak())
+	return errors.Join(failures...)
 }
 
 // cpu returns the CPU time of this process.

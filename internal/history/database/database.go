@@ -33,8 +33,10 @@ type Database struct {
 
 const (
 	// connections bounds what the ledger takes of a PostgreSQL that others use, too; SQLite has one writer at a time in
-	// any case.
+	// any case. Each of its connections may hold cachedKiB of pages, and as much for sorting: 128 MiB if all do. The kernel
+	// has the file in memory besides, and takes that back if it is needed.
 	connections = 8
+	cachedKiB   = 8 << 10
 	// openTimeout bounds connecting and migrating. A migration may have to rewrite a million rows.
 	openTimeout = 10 * time.Minute
 )
@@ -86,7 +88,7 @@ func Connect(at string) (*Database, error) {
 // it can't be refused in the middle.
 func fileURL(path string, first ...string) string {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": append(first,
-		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "cache_size(-32768)")}
+		"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", fmt.Sprintf("cache_size(-%d)", cachedKiB))}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
 }
 

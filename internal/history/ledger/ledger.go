@@ -20,6 +20,8 @@ import (
 // Ledger is the store.
 type Ledger struct {
 	db *database.Database
+	// timeout ends each call of the database.
+	timeout time.Duration
 	// folded is set when all periods are known to be folded.
 	folded atomic.Bool
 }
@@ -30,7 +32,7 @@ func Open(ctx context.Context, at string) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{db: db}, nil
+	return &Ledger{db: db, timeout: callTimeout}, nil
 }
 
 // Close closes the database.
@@ -42,21 +44,21 @@ const callTimeout = 2 * time.Minute
 
 // Ping reports whether the database answers.
 func (l *Ledger) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	return l.db.PingContext(ctx)
 }
 
 // exec runs a statement that has no rows as its answer.
 func (l *Ledger) exec(ctx context.Context, text string, arguments ...any) (sql.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	return l.db.ExecContext(ctx, text, arguments...)
 }
 
 // transaction runs do in a transaction, which is undone if it fails.
 func (l *Ledger) transaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -112,7 +114,7 @@ func (q *query) add(text string, arguments ...any) {
 
 // rows runs a query and calls scan for each row of the answer.
 func (l *Ledger) rows(ctx context.Context, q *query, scan func(*sql.Rows) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	rows, err := l.db.QueryContext(ctx, q.text.String(), q.arguments...)
 	if err != nil {

@@ -39,8 +39,8 @@ const (
 	MaxSets = 1000
 )
 
-// unit is what is added up at a time, in a transaction of its own: a period of a scale set. Nothing that happens in one
-// scale set makes adding up another one longer.
+// unit is what is added up at a time: a period of a scale set. Nothing that happens in one scale set makes adding up
+// another one longer.
 type unit struct {
 	span, started           int64
 	cluster, namespace, set string
@@ -51,7 +51,11 @@ const (
 	isUnit      = "span = $1 AND started = $2 AND cluster = $3 AND namespace = $4 AND set_name = $5"
 	// unitsAtATime bounds the units that are held in memory.
 	unitsAtATime = 1000
+	// shortTransaction is when a transaction takes no further unit.
+	shortTransaction = 100 * time.Millisecond
 )
+
+func (u unit) begin() finish { return finish{u.cluster, u.namespace, u.set, u.started} }
 
 func (u unit) values() []any { return []any{u.span, u.started, u.cluster, u.namespace, u.set} }
 
@@ -77,25 +81,27 @@ func (l *Ledger) each(ctx context.Context, table string, do func(context.Context
 			if err != nil {
 				return err
 			}
-			for _, u := range units {
-				if failed[u] != nil || begin.Err() != nil {
-					continue
+			units = slices.DeleteFunc(units, func(u unit) bool { return failed[u] != nil })
+			for begin.Err() == nil && len(units) > 0 {
+				done, err := l.together(ctx, table, units, do)
+				if err != nil { // one of them is to blame, and only that one
+					done, err = l.together(ctx, table, units[:1], do)
 				}
-				if err := l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-					return take(ctx, tx, table, u, do)
-				}); err != nil {
+				if err != nil {
+					u := units[0]
 					failed[u] = fmt.Errorf("add up the jobs of scale set %s/%s since %s: %w", u.namespace, u.set,
 						time.Unix(u.started, 0).UTC().Format(time.RFC3339), err)
-					continue
+					done = 1
 				}
-				progress = true
+				progress = progress || err == nil
+				units = units[done:]
 			}
 		}
 	}
 	return errors.Join(append(slices.Collect(maps.Values(failed)), ctx.Err())...)
 }
 
-// marked returns units of a span that a table has, the youngest first.
+// marked returns the youngest units of a span that a table has.
 func (l *Ledger) marked(ctx context.Context, table string, span int64, most int) (units []unit, err error) {
 	q := &query{}
 	q.add("SELECT " + unitColumns + " FROM " + table)
@@ -109,7 +115,26 @@ func (l *Ledger) marked(ctx context.Context, table string, span int64, most int)
 	}); err != nil {
 		return nil, fmt.Errorf("read which periods have changed: %w", err)
 	}
+	slices.SortFunc(units, func(a, b unit) int { return a.begin().compare(b.begin()) })
 	return units, nil
+}
+
+// together does something with units in one transaction, until shortTransaction has passed: each commit waits for the
+// disk, and each transaction makes writers wait. It returns how many it has done.
+func (l *Ledger) together(
+	ctx context.Context, table string, units []unit, do func(context.Context, *sql.Tx, unit) error,
+) (done int, err error) {
+	err = l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		began := time.Now()
+		for done < len(units) && time.Since(began) < shortTransaction {
+			if err := take(ctx, tx, table, units[done], do); err != nil {
+				return err
+			}
+			done++
+		}
+		return nil
+	})
+	return done, err
 }
 
 // take removes a unit's mark, and does something with the unit unless another ledger has done it. The mark goes first,

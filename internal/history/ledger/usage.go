@@ -44,6 +44,11 @@ type Group struct {
 	Day        time.Time `json:"day,omitzero"`
 }
 
+// Folded reports whether the group has jobs whose names are not kept.
+func (g *Group) Folded() bool {
+	return slices.Contains([]string{g.Set, g.Repository, g.Workflow, g.Name}, fold.Others)
+}
+
 // scan reads a row that begins with the columns of a group.
 func (g *Group) scan(rows *sql.Rows, by By, more ...any) error {
 	var started int64

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/harrier-ci/harrier/internal/history/fold"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
@@ -41,8 +43,10 @@ type usagePage struct {
 	Choices  []link.Choice
 	Rows     []usageRow
 	NotShown int
-	Total    ledger.Usage
-	Sizes    []sizeRow
+	// Folded is set if a row has jobs whose names are not kept.
+	Folded bool
+	Total  ledger.Usage
+	Sizes  []sizeRow
 	// Unmeasured is set if the use of no job is known.
 	Unmeasured bool
 	MoreSizes  int
@@ -87,6 +91,7 @@ func usage(ctx context.Context, p *pages, r *request) (answer, error) {
 			page.Rows = append(page.Rows, rowOf(&used[i], by, r.query))
 		}
 	}
+	page.Folded = slices.ContainsFunc(used, func(u ledger.Usage) bool { return u.Folded() })
 	page.NotShown = len(used) - len(page.Rows)
 	for i := range sizes {
 		size := &sizes[i]
@@ -121,10 +126,23 @@ func addUsage(total, one *ledger.Usage) {
 	total.Cost += one.Cost
 }
 
-// rowOf names a row of use, and leads to its jobs.
+// rowOf names a row of use, and leads to its jobs: to all of its scale set, repository or workflow if it has those whose
+// names are not kept.
 func rowOf(used *ledger.Usage, by ledger.By, query url.Values) usageRow {
 	row := usageRow{Usage: *used}
 	narrowed := link.To("jobs", query, "by", "")
+	if used.Folded() {
+		row.Of = fold.Others
+		narrow := []string{"by", ""}
+		for _, of := range []struct{ name, is string }{{"repository", used.Repository}, {"workflow", used.Workflow}} {
+			if of.is != "" && of.is != fold.Others {
+				row.Also = of.is
+				narrow = append(narrow, of.name, of.is)
+			}
+		}
+		row.Link = link.To("jobs", query, narrow...)
+		return row
+	}
 	switch by {
 	case ledger.BySet:
 		row.Of, row.Also = used.Set, used.Namespace
