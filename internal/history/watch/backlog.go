@@ -23,11 +23,6 @@ type backlog struct {
 	writing map[string]bool
 }
 
-func newBacklog(most int) *backlog {
-	return &backlog{most: most, jobs: map[string]map[string]ledger.Job{}, bytes: map[string]int{},
-		writing: map[string]bool{}}
-}
-
 func (b *backlog) number() (number int) {
 	for _, jobs := range b.jobs {
 		number += len(jobs)
@@ -92,17 +87,4 @@ func (b *backlog) take(most int) (batch []ledger.Job) {
 		}
 	}
 	return batch
-}
-
-// written forgets a job that was taken out.
-func (b *backlog) written(uid string) { delete(b.writing, uid) }
-
-// has reports whether a job waits to be written, or is being written.
-func (b *backlog) has(uid string) bool {
-	for _, jobs := range b.jobs {
-		if _, waits := jobs[uid]; waits {
-			return true
-		}
-	}
-	return b.writing[uid]
 }

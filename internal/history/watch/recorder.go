@@ -94,7 +94,8 @@ type Recorder struct {
 // prepare makes the recorder ready. Whatever the tasks do, no task stops another one.
 func (r *Recorder) prepare() {
 	r.prepared.Do(func() {
-		r.backlog, r.written = newBacklog(r.MaxPending), map[string]ledger.Job{}
+		r.backlog, r.written = &backlog{most: r.MaxPending,
+			jobs: map[string]map[string]ledger.Job{}, bytes: map[string]int{}, writing: map[string]bool{}}, map[string]ledger.Job{}
 		r.tasks.Clock, r.tasks.Log = r.Clock, r.Log
 		r.tasks.Failed = func(task string) {
 			r.Metrics.TaskFailures.WithLabelValues(task).Inc()
@@ -224,7 +225,7 @@ func (r *Recorder) batch() (batch []ledger.Job, more bool) {
 	waiting := r.backlog.take(maxBatch)
 	for i := range waiting {
 		if was, known := r.written[waiting[i].RunnerUID]; known && ledger.Same(ledger.Fill(waiting[i], was), was) {
-			r.backlog.written(waiting[i].RunnerUID)
+			delete(r.backlog.writing, waiting[i].RunnerUID)
 			continue
 		}
 		batch = append(batch, waiting[i])
@@ -240,7 +241,7 @@ func (r *Recorder) wrote(batch []ledger.Job, succeeded bool) {
 	defer r.mu.Unlock()
 	for i := range batch {
 		job := batch[i]
-		r.backlog.written(job.RunnerUID)
+		delete(r.backlog.writing, job.RunnerUID)
 		if succeeded {
 			r.written[job.RunnerUID] = ledger.Fill(job, r.written[job.RunnerUID])
 			r.Metrics.Jobs.Inc()
@@ -317,9 +318,13 @@ func (r *Recorder) absent(ctx context.Context, now time.Time) error {
 	}
 	after := r.Cluster.Runners()
 	r.mu.Lock()
-	gone := slices.DeleteFunc(running, func(uid string) bool {
-		return before[uid] || after[uid] || r.backlog.has(uid)
-	})
+	reported := maps.Clone(r.backlog.writing)
+	for _, jobs := range r.backlog.jobs {
+		for uid := range jobs {
+			reported[uid] = true
+		}
+	}
+	gone := slices.DeleteFunc(running, func(uid string) bool { return before[uid] || after[uid] || reported[uid] })
 	maps.DeleteFunc(r.written, func(uid string, _ ledger.Job) bool { return !before[uid] && !after[uid] })
 	r.mu.Unlock()
 	return r.Ledger.Gone(ctx, gone, now)
