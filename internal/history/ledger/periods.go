@@ -142,7 +142,9 @@ func (l *Ledger) together(
 func take(
 	ctx context.Context, tx *sql.Tx, table string, u unit, do func(context.Context, *sql.Tx, unit) error,
 ) error {
-	marks, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+isUnit, u.values()...)
+	q := &query{}
+	q.add("DELETE FROM " + table + " WHERE " + isUnit)
+	marks, err := tx.ExecContext(ctx, q.text.String(), u.values()...)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func TestHealthIsThatOfTheTasks(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	fail := func(context.Context) error { return errors.New("no") }
 	timeout := func(context.Context) error { return context.DeadlineExceeded }
-	deaf := func(context.Context) error { time.Sleep(30 * time.Minute); return nil }
+	deaf := func(context.Context) error { <-time.After(30 * time.Minute); return nil }
 	for name, test := range map[string]struct {
 		vital  bool
 		how    func(context.Context) error
@@ -102,7 +102,7 @@ func TestHealthIsThatOfTheTasks(t *testing.T) {
 				asking.Go(func() {
 					for ctx.Err() == nil {
 						ill = ill || tasks.Health() != nil
-						time.Sleep(time.Minute)
+						<-time.After(time.Minute)
 					}
 				})
 				tasks.Run(ctx)
