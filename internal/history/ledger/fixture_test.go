@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,8 +51,10 @@ func finished(number, minutes int) ledger.Job {
 
 func put(t testing.TB, l *ledger.Ledger, jobs ...ledger.Job) {
 	t.Helper()
-	if err := l.Put(t.Context(), jobs); err != nil {
-		t.Fatal(err)
+	for some := range slices.Chunk(jobs, 500) { // as many as the recorder writes together
+		if err := l.Put(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
