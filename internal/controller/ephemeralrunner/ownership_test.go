@@ -247,6 +247,9 @@ func TestPodWithoutARunnerGoes(t *testing.T) {
 			p.Labels[v1alpha1.LabelRunnerBusy], p.Status.Phase = v1alpha1.RunnerBusy, corev1.PodRunning
 		}, true},
 		"with a node": {func(p *corev1.Pod, _ *corev1.Secret) { p.Spec.NodeName = "node" }, true},
+		"a minute on its node": {func(p *corev1.Pod, _ *corev1.Secret) {
+			p.Spec.NodeName, p.CreationTimestamp = "node", metav1.NewTime(bubbleBegins.Add(-time.Minute))
+		}, false},
 		"it runs, and nobody has marked it": {func(p *corev1.Pod, _ *corev1.Secret) {
 			p.Spec.NodeName, p.Status.Phase = "node", corev1.PodRunning
 		}, true},

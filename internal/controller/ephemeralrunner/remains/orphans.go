@@ -29,6 +29,9 @@ const abandonedPodInterval = 5 * time.Minute
 // job after 6 h unless its workflow has another timeout-minutes. Nothing waits for such a pod.
 const longestOrphan = 6 * time.Hour
 
+// Its container has startGrace to start on its node, which a kubelet reports within seconds.
+const startGrace = time.Minute
+
 // RemoveOf deletes the pod and the Secret of a runner that doesn't exist, if they have no owner: a backup has brought
 // them back. The registration is used up or another's, and nobody counts the pod. The pod is read anew first: the
 // cache's part of a pod doesn't tell a runner's from one that only has its label. The Secret goes first, because the
@@ -98,12 +101,16 @@ func (r *Remover) removeOf(ctx context.Context, name types.NamespacedName, vanis
 // GitHub has given it a job, before anybody marked it. A restored pod has no node when it comes back, and if it gets one
 // it usually ends at once, because its registration is used up. What is marked as busy has all the time that it needs.
 func (r *Remover) mayEnd(pod *corev1.Pod) time.Duration {
+	now := r.options.Clock.Now()
 	ended := podstatus.IsFinished(pod) || podstatus.HasEnded(pod, v1alpha1.RunnerContainerName)
-	switch age := r.options.Clock.Since(pod.CreationTimestamp.Time); {
+	started := podstatus.IsRunning(pod) || podstatus.Of(pod, v1alpha1.RunnerContainerName, now).Started()
+	switch age := now.Sub(pod.CreationTimestamp.Time); {
 	case ended || (pod.Spec.NodeName == "" && !podstatus.IsRunning(pod)):
 		return 0
 	case pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy && podstatus.IsRunning(pod):
 		return longestOrphan
+	case !started:
+		return max(0, startGrace-age)
 	default:
 		return max(0, longestOrphan-age)
 	}
