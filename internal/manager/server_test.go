@@ -170,4 +170,5 @@ func (s *apiServer) writes() []request {
 	return s.seen(func(r request) bool { return r.method != http.MethodGet && !ofLease(r) })
 }
 
-func ofLease(r request) bool { return strings.Contains(r.path, "/leases") }
+// ofLease matches requests about the Lease of managers. Those of scale sets are selected by labels.
+func ofLease(r request) bool { return strings.Contains(r.path, "/leases") && r.selector == "" }

@@ -54,7 +54,9 @@ func (h *History) FromAudit(events []testkube.AuditEvent, accounts Accounts) err
 		if !changed(event) {
 			continue
 		}
-		if by == Manager && event.Object.Resource == "leases" {
+		// A Lease of a scale set says who holds that, not who leads.
+		ofScaleSet := strings.HasPrefix(event.Object.Name, "scale-set-")
+		if by == Manager && event.Object.Resource == "leases" && !ofScaleSet {
 			if err := h.addLease(event); err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,11 +104,15 @@ func leaderPod(t *testing.T, r *rig.Rig) *corev1.Pod {
 	return nil
 }
 
+// leaseHolder returns the manager that leads. The Leases of scale sets have labels.
 func leaseHolder(r *rig.Rig) (string, error) {
 	var leases coordinationv1.LeaseList
 	if err := r.Cluster.Client().List(context.Background(), &leases, client.InNamespace(r.SystemNamespace)); err != nil {
 		return "", err
 	}
+	leases.Items = slices.DeleteFunc(leases.Items, func(lease coordinationv1.Lease) bool {
+		return lease.Labels[v1alpha1.LabelScaleSetName] != ""
+	})
 	if len(leases.Items) != 1 {
 		return "", fmt.Errorf("%d Leases", len(leases.Items))
 	}
