@@ -28,13 +28,18 @@ func Unprotected(set *v1alpha1.AutoscalingRunnerSet, budgets []policyv1.PodDisru
 	case v1alpha1.ProtectAllRunners:
 		pods, who = append(pods, runnerPodLabels(set)), every
 	}
-	marked := runnerPodLabels(set)
-	marked[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
-	for _, pod := range append(pods, marked) {
+	for _, busy := range []string{v1alpha1.RunnerBusy, v1alpha1.RunnerMayBeBusy} {
+		pod := runnerPodLabels(set)
+		pod[v1alpha1.LabelRunnerBusy] = busy
+		pods = append(pods, pod)
+	}
+	for _, pod := range pods {
 		covering := slices.DeleteFunc(slices.Clone(budgets), func(b policyv1.PodDisruptionBudget) bool {
 			return !covers(&b, pod)
 		})
-		switch {
+		switch isNew := pod[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerMayBeBusy; {
+		case isNew && len(covering) < 2:
+			// An earlier chart's budget, or a user's, covers no pod before its job is reported, and that isn't said.
 		case len(covering) == 0:
 			return v1alpha1.ReasonNoDisruptionBudget, fmt.Sprintf("no PodDisruptionBudget of namespace %s covers "+
 				"the %s, so that whoever drains a node evicts them: helm upgrade the scale set, whose chart "+
@@ -82,7 +87,7 @@ func covers(budget *policyv1.PodDisruptionBudget, pod labels.Set) bool {
 	}
 	requirements, selectable := selector.Requirements()
 	return selectable && !slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
-		ofJob := slices.Contains(jobLabels, r.Key()) && pod.Has(v1alpha1.LabelRunnerBusy)
+		ofJob := slices.Contains(jobLabels, r.Key()) && pod[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
 		return !ofJob && !r.Matches(pod)
 	})
 }

@@ -53,8 +53,13 @@ func TestBudgetsProtectWhatIsAskedFor(t *testing.T) {
 		return s
 	}
 	ofSet := []string{v1alpha1.LabelScaleSetName, "set", v1alpha1.LabelScaleSetNamespace, "team"}
-	busy := budget("set-gha-rs-runners", selecting(append(ofSet, v1alpha1.LabelRunnerBusy, "true")...))
+	former := budget("set-gha-rs-runners", selecting(append(ofSet, v1alpha1.LabelRunnerBusy, "true")...))
+	busy := budget("set-gha-rs-runners", selecting(ofSet...))
+	busy.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{
+		Key: v1alpha1.LabelRunnerBusy, Operator: metav1.LabelSelectorOpIn, Values: []string{"true", "unknown"}}}
 	busy.Labels = map[string]string{v1alpha1.LabelPartOf: "gha-rs"}
+	notBusy := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: v1alpha1.LabelRunnerBusy, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"}}}}
 	all := budget("set-gha-rs-runners", selecting(ofSet...))
 	weak := func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromInt32(1)) }
 	for title, test := range map[string]struct {
@@ -64,6 +69,7 @@ func TestBudgetsProtectWhatIsAskedFor(t *testing.T) {
 		named   string
 	}{
 		"the chart's":                 {"", budgets{busy}, "", ""},
+		"a former chart's":            {"", budgets{former}, "", ""},
 		"none":                        {"", nil, v1alpha1.ReasonNoDisruptionBudget, "namespace team"},
 		"none, and none is asked for": {v1alpha1.ProtectNoRunners, nil, "", ""},
 		"two, and none is asked for": {
@@ -87,6 +93,9 @@ func TestBudgetsProtectWhatIsAskedFor(t *testing.T) {
 		"one for what isn't busy": {
 			"", budgets{busy, budget("ops", matching(v1alpha1.LabelRunnerBusy, metav1.LabelSelectorOpDoesNotExist))},
 			"", "",
+		},
+		"one for what isn't known to be busy": {
+			"", budgets{busy, budget("ops", notBusy)}, v1alpha1.ReasonSeveralDisruptionBudgets, "ops beside",
 		},
 		"one with a selector that can't be": {"", budgets{busy, budget("ops", matching("a", "Is"))}, "", ""},
 		"one that allows evictions": {

@@ -130,6 +130,16 @@ func Runs(pod *corev1.Pod, container string) bool {
 	return runs(pod, kube.ContainerStatus(pod, container))
 }
 
+// RunningSince returns the time since which the named container runs, as its node dates it, and no earlier than the
+// pod's creation; zero if it doesn't run or its node doesn't say.
+func RunningSince(pod *corev1.Pod, container string) time.Time {
+	status := kube.ContainerStatus(pod, container)
+	if status == nil || status.State.Running == nil || status.State.Running.StartedAt.Unix() <= 0 {
+		return time.Time{}
+	}
+	return kube.LaterOf(status.State.Running.StartedAt.Time, pod.CreationTimestamp.Time)
+}
+
 // HasVolumes reports whether a pod's node has attached and mounted all its volumes, as far as its status tells: no
 // container starts, and no image is pulled for one, before.
 func HasVolumes(pod *corev1.Pod) bool {

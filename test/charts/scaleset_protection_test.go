@@ -35,14 +35,15 @@ func TestBudgetCoversWhatItShould(t *testing.T) {
 		set := runnerSet(t, scaleSet, values)
 		pods := map[string]labels.Set{
 			"busy":      podLabels(set, "actions.github.com/runner-busy", "true", "actions-ephemeral-runner", "True"),
+			"new":       podLabels(set, "actions.github.com/runner-busy", "unknown", "actions-ephemeral-runner", "True"),
 			"idle":      podLabels(set, "actions-ephemeral-runner", "True", "app.kubernetes.io/component", "runner"),
 			"job's":     podLabels(set, "actions.github.com/runner-busy", "true", "runner-pod", "a"),
 			"listener":  podLabels(set, "app.kubernetes.io/component", "runner-scale-set-listener"),
 			"another's": podLabels(v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name + "-b"}}, "actions.github.com/runner-busy", "true"),
 			"elsewhere": podLabels(v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: set.Name}}, "actions.github.com/runner-busy", "true"),
 		}
-		for protect, want := range map[string][]string{"": {"busy", "job's"}, "Busy": {"busy", "job's"},
-			"All": {"busy", "idle", "job's"}} {
+		for protect, want := range map[string][]string{"": {"busy", "job's", "new"}, "Busy": {"busy", "job's", "new"},
+			"All": {"busy", "idle", "job's", "new"}} {
 			budget := one[policyv1.PodDisruptionBudget](t,
 				render(t, scaleSet, minimal, values, "protectRunners: "+`"`+protect+`"`), "poddisruptionbudget.yaml")
 			selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)

@@ -18,9 +18,9 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// An eviction, as kubectl drain and node autoscalers request it, is refused while a pod runs a job, and granted for an
-// idle pod unless the set protects all. Another budget on the same pods turns the refusal into an error; the set says
-// so, and names the budget.
+// An eviction, as kubectl drain and node autoscalers request it, is refused while a pod runs a job, or is new, and
+// granted for an idle pod unless the set protects all. Another budget on the same pods turns the refusal into an error;
+// the set says so, and names the budget.
 func TestEvictionsWaitForJobs(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1, Flags: rig.Values{"jobPodMetadata": false}})
 	jobs := r.QueueJobs(1, rig.Held)
@@ -32,8 +32,12 @@ func TestEvictionsWaitForJobs(t *testing.T) {
 	if err := evict(t, r, idle); err != nil {
 		t.Errorf("the eviction of an idle pod is answered with %v", err)
 	}
+	successor := awaitNewPod(t, r, idle.UID)
+	if err := evict(t, r, successor); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("the eviction of a new pod is answered with %v, want 429", err)
+	}
 	gomega.NewWithT(t).Eventually(func() types.UID { _, again := awaitPods(t, r); return again.UID }, rig.Patience).
-		ShouldNot(gomega.Equal(idle.UID), "another pod for the idle runner")
+		Should(gomega.Equal(successor.UID), "the other pod for the idle runner is let go")
 
 	r.UpgradeSet(rig.DefaultSet, rig.Values{"protectRunners": "All"})
 	awaitBudget(t, r)
@@ -70,19 +74,37 @@ func awaitPods(t *testing.T, r *rig.Rig) (busy, idle corev1.Pod) {
 	gomega.NewWithT(t).Eventually(func() bool {
 		busy, idle = corev1.Pod{}, corev1.Pod{}
 		for _, pod := range r.RunnerPods() {
-			ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			})
-			switch {
-			case pod.Labels[v1alpha1.LabelRunnerBusy] == "true":
+			switch label := pod.Labels[v1alpha1.LabelRunnerBusy]; {
+			case label == "true":
 				busy = pod
-			case ready && pod.DeletionTimestamp == nil:
+			case label == "" && isUp(&pod):
 				idle = pod
 			}
 		}
 		return busy.Name != "" && idle.Name != ""
 	}, rig.Patience).Should(gomega.BeTrue(), "a busy and an idle pod")
 	return busy, idle
+}
+
+func isUp(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// awaitNewPod waits for a runner pod that is up, but has not been for so long that it is idle, and is not the one that
+// was evicted.
+func awaitNewPod(t *testing.T, r *rig.Rig, evicted types.UID) (found corev1.Pod) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() bool {
+		for _, pod := range r.RunnerPods() {
+			if pod.UID != evicted && isUp(&pod) && pod.Labels[v1alpha1.LabelRunnerBusy] == "unknown" {
+				found = pod
+			}
+		}
+		return found.Name != ""
+	}, rig.Patience).Should(gomega.BeTrue(), "a new pod")
+	return found
 }
 
 // awaitBudget waits until the disruption controller has seen the set's budget: before that the API server refuses all

@@ -32,8 +32,8 @@ type Result struct {
 	Created    Spread  `json:"created"`
 	AllCreated float64 `json:"allCreated"`
 	Ratio      float64 `json:"ratio,omitempty"`
-	// Marked is the time from the first report about a job to the label on its pod by which a PodDisruptionBudget
-	// protects it.
+	// Marked is the time from the first report about a job to the label on its pod that says so. Budgets of users may
+	// select by it; that of the chart has protected the pod since its creation, unless its runner was idle.
 	Marked Spread `json:"marked"`
 	// Gone is the time from the end of a job to the removal of its pod, Removed the part of it after the node had
 	// reported the pod's end, Drained the time from the end of the last job to the removal of the last pod.

@@ -119,7 +119,7 @@ type AutoscalingRunnerSetSpec struct {
 	FailedHistoryLimit *int `json:"failedHistoryLimit,omitempty"`
 
 	// Which runners the PodDisruptionBudget of the scale set's chart protects from eviction: None, Busy (those with a
-	// job) or All. The chart creates the budget; this field says what it should cover. Default Busy. Not in ARC.
+	// job, and new ones until they have been up for 15 s without one) or All. The chart creates the budget; this field says what it should cover. Default Busy. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Enum=None;Busy;All
 	ProtectRunners RunnerProtection `json:"protectRunners,omitempty"`

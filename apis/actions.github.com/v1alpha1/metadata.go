@@ -121,14 +121,16 @@ const (
 )
 
 // LabelRunnerBusy marks, with the value RunnerBusy, the pods that run a job: a runner's own while it has one, and those
-// that container hooks start for a job. The PodDisruptionBudget of the scale set's chart selects by it.
+// that container hooks start for a job. A new runner's pod has the value RunnerMayBeBusy until its job is reported, or
+// until it has been up for a while without one. The PodDisruptionBudget of the scale set's chart selects both.
 const (
 	LabelRunnerBusy = "actions.github.com/runner-busy"
 	RunnerBusy      = "true"
+	RunnerMayBeBusy = "unknown"
 )
 
 // Annotations of node autoscalers that protect a pod from eviction when nodes are consolidated. A runner pod has them
-// while its job is running, whatever its template says.
+// while it has LabelRunnerBusy, whatever its template says.
 const (
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"

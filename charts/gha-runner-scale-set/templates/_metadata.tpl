@@ -52,8 +52,8 @@ values. JSON.
 {{- end }}
 
 {{/*
-Labels of the pods that run a job of this set, by which its PodDisruptionBudget selects them: the controller puts them on runner
-pods, and pods that container hooks start for a job are protected by the same ones. The first is the name of the
+Labels of the pods that run a job of this set, by which its PodDisruptionBudget selects them, among others: the controller puts them
+on runner pods, and pods that container hooks start for a job are protected by the same ones. The first is the name of the
 AutoscalingRunnerSet. JSON.
 */}}
 {{- define "gha-runner-scale-set.protected-labels" -}}

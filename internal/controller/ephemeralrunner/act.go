@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -25,6 +27,32 @@ import (
 
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
 var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
+
+// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
+func (c *Controller) markJob(ctx context.Context, w *world) error {
+	m := w.Memory
+	if w.pod == nil || w.pod.DeletionTimestamp != nil || w.Status.Done() || m.pod.deleted || w.outcome.Over() {
+		return nil
+	}
+	// A job was reported, or GitHub has refused to remove the registration because of one.
+	busy := m.mayHaveJob(&w.Status) || w.removal().Busy() || c.verdict(w) == registrations.Busy
+	at, err := c.marker.Mark(ctx, &mark.Job{
+		Runner: w.EphemeralRunner, Pod: w.pod, Busy: busy, StartedAt: w.startedAt(),
+		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
+	})
+	w.RequeueAt(at)
+	return err
+}
+
+// startedAt returns the time at which the runner's container started, zero if it was not seen to run: as this manager
+// saw it, or, if another one created the pod, as the pod dates it if that is earlier.
+func (w *world) startedAt() time.Time {
+	seen := w.Memory.StartedAt
+	if seen.IsZero() || w.launched.Known {
+		return seen
+	}
+	return kube.EarlierOf(seen, podstatus.RunningSince(w.pod, v1alpha1.RunnerContainerName))
+}
 
 // cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The
 // object stays until its set has read its status. While there may be a job, GitHub may still count it, and the runner's

@@ -83,7 +83,8 @@ func NewController(options Options) *Controller {
 	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock,
 		Gate: c.reports, JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
-		Pool: options.Pool, Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted})
+		Pool: options.Pool, Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted,
+		Protection: c.marker})
 	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader,
 		DeleteSecret: c.launcher.DeleteAbandonedSecret, Recorder: options.Recorder, Clock: options.Clock})
 	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{
@@ -145,27 +146,11 @@ func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
 	}
 }
 
-// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
-func (c *Controller) markJob(ctx context.Context, w *world) error {
-	m := w.Memory
-	if w.pod == nil || w.pod.DeletionTimestamp != nil || w.Status.Done() || m.pod.deleted || w.outcome.Over() {
-		return nil
-	}
-	// A job was reported, or GitHub has refused to remove the registration because of one.
-	busy := m.mayHaveJob(&w.Status) || w.removal().Busy() || c.verdict(w) == registrations.Busy
-	at, err := c.marker.Mark(ctx, &mark.Job{
-		Runner: w.EphemeralRunner, Pod: w.pod, Busy: busy, Up: w.Now.Sub(m.StartedAt),
-		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
-	})
-	w.RequeueAt(at)
-	return err
-}
-
 // priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must
 // still be deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
 func (w *world) priority() int {
 	unmarked := w.pod != nil && w.Status.JobRunning() && !w.Memory.pod.marked.Busy &&
-		w.pod.Labels[v1alpha1.LabelRunnerBusy] == ""
+		w.pod.Labels[v1alpha1.LabelRunnerBusy] != v1alpha1.RunnerBusy
 	if unmarked || (w.podStays() && podstatus.HasEnded(w.pod, v1alpha1.RunnerContainerName)) {
 		return priorityHigh
 	}

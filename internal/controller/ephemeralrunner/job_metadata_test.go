@@ -224,12 +224,14 @@ func TestTemplateDecidesAboutEvictionWhileThereIsNoJob(t *testing.T) {
 		{v1alpha1.AnnotationSafeToEvict: "true", v1alpha1.AnnotationDoNotDisrupt: "false"},
 		{v1alpha1.AnnotationDoNotDisrupt: "5m"},
 	} {
+		protected := map[string]string{v1alpha1.AnnotationSafeToEvict: "false", v1alpha1.AnnotationDoNotDisrupt: "true"}
 		inBubble(t, func(f *fixture) {
 			f.settle()
-			f.wantProtection("before the job", template)
+			f.wantProtection("when it is new", protected)
+			f.idle()
+			f.wantProtection("when it is idle", template)
 			f.working()
-			f.wantProtection("with a job", map[string]string{v1alpha1.AnnotationSafeToEvict: "false",
-				v1alpha1.AnnotationDoNotDisrupt: "true"})
+			f.wantProtection("with a job", protected)
 			f.setStatus(endJob(time.Time{}))
 			f.settle()
 			f.wantProtection("after the job", template)

@@ -54,8 +54,8 @@ func TestOnlyTheEndOfAJobWaitsForTheStatusGate(t *testing.T) {
 		f.settle()
 		started := f.start()
 		started.Added(endedPod(another("other"))) // its pass has to wait for its turn
-		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != 0 {
-			t.Errorf("without a job: requeued after %s", requeueAfter)
+		if requeueAfter := f.reconcile().RequeueAfter; requeueAfter != mark.IdleAfter {
+			t.Errorf("without a job: requeued after %s, want %s", requeueAfter, mark.IdleAfter)
 		}
 		f.setStatus(startJob)
 		f.reconcile()

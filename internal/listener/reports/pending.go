@@ -31,6 +31,8 @@ type pendingReport struct {
 	addedAt, enqueuedAt time.Time
 	// asStart is set while the report is being written and counts among the queue's startsWriting.
 	asStart bool
+	// begunAt is the start of the last attempt.
+	begunAt time.Time
 	// firstTriedAt is the start of the first attempt, zero before that. firstForbiddenAt is the time of the first 403
 	// in a row. Time in the queue before a further attempt does not count: begin moves both forward by it. While the
 	// API server accepts nothing, refusal sets firstTriedAt to the present.
@@ -48,6 +50,7 @@ func newPendingReport(report Report, now time.Time) *pendingReport {
 // begin remembers that an attempt begins now. The time in the queue does not count, because others were being written.
 func (p *pendingReport) begin(now time.Time) {
 	p.Begin()
+	p.begunAt = now
 	if p.firstTriedAt.IsZero() {
 		p.firstTriedAt, p.lastWait = now, 0
 		return

@@ -13,12 +13,12 @@ const (
 	// burst they compete with the creation and deletion of pods, for which jobs and machines wait. At 10 ms each, six
 	// in flight make 600 a second, more than messages bring.
 	maxWrites = 6
-	// At most maxStartWrites of them are about a job's start; the rest are for ends. If the job ends soon, one patch
-	// reports both. If it does not, its pod waits to be protected from node autoscalers, so the bound is maxOldStartWrites
-	// while the oldest start in the queue has waited for startGrace.
-	maxStartWrites    = 2
-	maxOldStartWrites = 4
-	startGrace        = 5 * time.Second
+	// maxStartWrites of them are about a job's start, or as many as it takes to write all starts that are queued within
+	// startsWithin after their message, up to maxWritesUnderLoad, beside those for ends: a runner that has been idle for
+	// long may be evicted with its job until the manager has seen the start. More than that isn't hurried: if the job
+	// ends soon, one patch reports both.
+	maxStartWrites = 2
+	startsWithin   = time.Second
 	// Beyond manyMessages whose reports are not all written, both bounds grow with the number of messages, up to
 	// maxWritesUnderLoad at tooManyMessages, because no poll goes out when there are queue.MaxUnacked. With 32 in place
 	// of 16, a burst of 2 s jobs took a tenth longer.
@@ -43,6 +43,8 @@ type reportQueue struct {
 	draining bool
 	// writing counts the reports being written, startsWriting those of them that were taken from starts.
 	writing, startsWriting int
+	// took is the time that the last attempt took.
+	took time.Duration
 }
 
 // add adds a report. waits.Done is called when it is written or given up.
@@ -83,12 +85,13 @@ func (q *reportQueue) enqueue(p *pendingReport, now time.Time) {
 // next removes the report to be written next and begins its attempt. It returns nil if there is none or the limit is
 // reached.
 func (q *reportQueue) next(now time.Time) (p *pendingReport) {
+	most, due := q.limit(maxWrites), q.startsDue(now)
 	switch {
-	case q.writing >= q.limit(maxWrites):
+	case q.writing >= most+due:
 		return nil
-	case !q.holding && len(q.ends) > 0:
+	case !q.holding && len(q.ends) > 0 && q.writing-q.startsWriting < most:
 		p = pop(&q.ends)
-	case len(q.starts) == 0 || q.startsWriting >= q.limit(startLimit(q.starts[0], now)):
+	case len(q.starts) == 0 || q.startsWriting >= max(q.limit(maxStartWrites), due):
 		return nil
 	default:
 		p = pop(&q.starts)
@@ -100,12 +103,20 @@ func (q *reportQueue) next(now time.Time) (p *pendingReport) {
 	return p
 }
 
-// startLimit returns the number of starts that may be in flight together while next is the oldest in the queue.
-func startLimit(next *pendingReport, now time.Time) int {
-	if now.Sub(next.addedAt) >= startGrace {
-		return maxOldStartWrites
+// startsDue returns the number of starts that must be in flight together to write all that are queued in time, 0 if
+// maxStartWrites are enough. Each takes as long as the last report did.
+func (q *reportQueue) startsDue(now time.Time) int {
+	if len(q.starts) == 0 {
+		return 0
 	}
-	return maxStartWrites
+	left := q.starts[0].addedAt.Add(startsWithin).Sub(now)
+	if left <= 0 {
+		return maxWritesUnderLoad
+	}
+	if due := int(time.Duration(len(q.starts)) * q.took / left); due >= maxStartWrites {
+		return min(due+1, maxWritesUnderLoad)
+	}
+	return 0
 }
 
 // limit returns the number of reports that may be in flight together: minimum, or more if many messages wait.
@@ -134,7 +145,7 @@ func (q *reportQueue) failed(
 	if refused = p.refusal(err, acceptedAt, now); refused != "" {
 		return 0, refused
 	}
-	q.release(p)
+	q.release(p, now)
 	p.pausing = true
 	p.Pause(now)
 	if newer := p.next; newer != nil {
@@ -147,7 +158,7 @@ func (q *reportQueue) failed(
 
 // done removes a report that is written or given up, and queues what arrived in the meantime about the same runner.
 func (q *reportQueue) done(p *pendingReport, now time.Time) {
-	q.release(p)
+	q.release(p, now)
 	delete(q.byRunner, p.Runner)
 	if p.next != nil {
 		q.byRunner[p.Runner] = p.next
@@ -158,8 +169,9 @@ func (q *reportQueue) done(p *pendingReport, now time.Time) {
 	}
 }
 
-func (q *reportQueue) release(p *pendingReport) {
+func (q *reportQueue) release(p *pendingReport, now time.Time) {
 	p.End()
+	q.took = now.Sub(p.begunAt)
 	q.writing--
 	if p.asStart {
 		p.asStart = false

@@ -2,6 +2,7 @@ package reports_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,30 +116,56 @@ func TestAFailedStartIsTriedAgainWithTheEnd(t *testing.T) {
 	})
 }
 
-// While a start waits, the pod of its job is not protected: after 5 s four starts are written at a time in place of
-// two.
+// While a start waits, the pod of its job may not be protected: after a second sixteen starts are written at a time in
+// place of two, and not in place of ends.
 func TestMoreStartsAreWrittenWhenTheyHaveWaitedLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{}
 		r := reporterOf(d)
-		r.Deliver(t.Context(), reportsAbout("", numbered("runner", 12)...))
-		<-time.After(5*time.Second - 1)
+		r.Deliver(t.Context(), reportsAbout("", numbered("runner", 20)...))
+		<-time.After(time.Second - 1)
 		r.Hold(t.Context(), false) // changes nothing, but has the queue looked at
 		if got := len(d.visits()); got != 2 {
 			t.Errorf("%d at once, want 2", got)
 		}
 		<-time.After(1)
 		r.Hold(t.Context(), false)
-		if got := len(d.visits()); got != 4 {
-			t.Errorf("%d at once after 5 s, want 4", got)
+		if got := len(d.visits()); got != 16 {
+			t.Errorf("%d at once after a second, want 16", got)
 		}
-		starts := d.visits()
-		r.Deliver(t.Context(), reportsAbout("failed", "another"))
-		if end := d.other(starts); end == nil || end.Runner != "another" || len(d.visits()) != 5 {
-			t.Errorf("an end waits for starts: %v", d.visits())
+		r.Deliver(t.Context(), reportsAbout("failed", numbered("another", 8)...))
+		if got := len(d.visits()); got != 16+6 {
+			t.Errorf("%d at once with 8 ends, want 6 of them beside the starts", got)
 		}
 		d.accept()
 	})
+}
+
+// Five hundred jobs start in one message, and as many end: each write takes 40 ms. The manager has every start in time
+// to protect its pod within two seconds of the message.
+func TestEveryStartIsWrittenInTime(t *testing.T) {
+	const jobs, latency, atMost = 500, 40 * time.Millisecond, 1500 * time.Millisecond
+	for name, ends := range map[string]int{"starts alone": 0, "starts among ends": jobs} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, begun := newTestReporter(), time.Now()
+				var last time.Duration // at which a start was written
+				r.cluster.OnJob = func(runner string) error {
+					<-time.After(latency)
+					if strings.HasPrefix(runner, "starts") {
+						last = time.Since(begun)
+					}
+					return nil
+				}
+				message := append(reportsAbout("", numbered("starts", jobs)...),
+					reportsAbout("succeeded", numbered("ends", ends)...)...)
+				r.Deliver(t.Context(), message)()
+				if last > atMost {
+					t.Errorf("the last of %d starts is written after %s, want %s at most", jobs, last, atMost)
+				}
+			})
+		})
+	}
 }
 
 // Fields that the end leaves out keep what the start said.

@@ -71,6 +71,16 @@ type Options struct {
 	// Counted reports whether the runner belongs to a set that an AutoscalingRunnerSet owns. Whatever the status of any
 	// other says, and whatever GitHub has under its name, may be a runner's that works in another cluster.
 	Counted func(context.Context, *v1alpha1.EphemeralRunner) (bool, error)
+	// Protection may be nil: then new pods have none.
+	Protection Protection
+}
+
+// Protection keeps a new pod from being evicted until it is known whether it gets a job at once.
+type Protection interface {
+	// Protect adds it to a pod that is to be created for a runner of set, and reports whether it did.
+	Protect(set *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool
+	// Refused is told why the API server took the runner's pod only without it.
+	Refused(ctx context.Context, runner *v1alpha1.EphemeralRunner, refusal error)
 }
 
 // Launcher makes the calls about runners. What becomes of them is in each runner's Memory. Safe for concurrent use.
@@ -107,7 +117,7 @@ func (l *Launcher) Launch(
 		if memory.abandoned.Load() {
 			return registered.id, errAbandoned
 		}
-		return registered.id, l.createPod(ctx, runner, registered)
+		return registered.id, l.createPod(ctx, set, runner, registered)
 	})
 }
 

@@ -1,7 +1,6 @@
 package mark
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -21,7 +20,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/phases"
-	"github.com/harrier-ci/harrier/internal/podstatus"
 )
 
 const (
@@ -47,12 +45,15 @@ const (
 	markNothing step = iota
 	// markStart: that a job runs and which, and that the pod must not be evicted.
 	markStart
+	// markIdle: that the pod may be evicted, because it has been up for IdleAfter without a job.
+	markIdle
 	// markEnd: how the job ended, and that the pod may be evicted.
 	markEnd
 )
 
-// Written remembers what has been written on one pod: a stale cache must not have any of it written again.
-type Written struct{ Busy, Job, Result bool }
+// Written remembers what has been written on one pod, in this order: a stale cache must not have any of it written
+// again.
+type Written struct{ Idle, Busy, Job, Result bool }
 
 // Job is a runner whose pod lives: neither its container has ended, nor is the pod being deleted.
 type Job struct {
@@ -60,55 +61,62 @@ type Job struct {
 	Pod    *corev1.Pod
 	// Busy is set if the runner has a job, by whatever is known.
 	Busy bool
-	// Up is the time since the runner's container was seen to have started.
-	Up time.Duration
+	// StartedAt is the time at which the runner's container started, zero if it was not seen to run.
+	StartedAt time.Time
 	// Written and DeniedAt are remembered for the next pass. At DeniedAt a policy or webhook last denied patching the pod.
 	Written  *Written
 	DeniedAt *time.Time
 }
 
-// IsBusy reports whether the pod has the label of a busy one.
-func (j *Job) IsBusy() bool {
-	return j.Written.Busy || j.Pod.Labels[v1alpha1.LabelRunnerBusy] == v1alpha1.RunnerBusy
+// label returns the value of the pod's label LabelRunnerBusy: what was written last, or else what the cache shows.
+func (j *Job) label() string {
+	switch written := j.Written; {
+	case written.Result:
+		return ""
+	case written.Busy:
+		return v1alpha1.RunnerBusy
+	case written.Idle:
+		return ""
+	default:
+		return j.Pod.Labels[v1alpha1.LabelRunnerBusy]
+	}
 }
 
 // Mark writes the job on the pod, as labels and annotations, and returns the time to reconcile the runner again.
-// Nothing holds the start back: the PodDisruptionBudget covers pods with the label LabelRunnerBusy, and until it is
-// written the pod may be evicted.
+// Nothing holds the start back: the pod may have been idle for long, and then it may be evicted until the start is
+// written. Budgets of earlier charts, and of users, cover no pod before.
 func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	now := m.options.Clock.Now()
 	what, requeueAt := plan(j, m.options.JobMetadata, now)
 	if what == markNothing {
 		return requeueAt, nil
 	}
-	if retryAt := m.refusedUntil(j); now.Before(retryAt) {
+	if retryAt := m.refusedUntil(j, what); now.Before(retryAt) {
 		return kube.EarlierOf(requeueAt, retryAt), nil
 	}
-	if what == markEnd && m.options.Gate.Defers(j.Runner, j.Up) {
+	if what != markStart && m.options.Gate.Defers(j.Runner, now.Sub(j.StartedAt)) {
 		return RecheckAt(j.Runner, now), nil
 	}
-	annotations, labels := map[string]any{}, map[string]any{}
-	if m.options.JobMetadata {
-		annotations, labels = jobMetadata(j.Runner)
-		annotations[v1alpha1.AnnotationPhases] = phases.Text(phases.Of(j.Runner, j.Pod))
-		if err := m.protect(ctx, j, what, annotations); err != nil {
-			return requeueAt, err
-		}
-	}
-	labels[v1alpha1.LabelRunnerBusy] = nil // removes it
-	if what == markStart {
-		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
+	annotations, labels, err := m.metadata(ctx, j, what)
+	if err != nil {
+		return requeueAt, err
 	}
 	defer m.options.Gate.Enter()()
-	err := m.patchPod(ctx, j.Pod, annotations, labels)
+	err = m.patchPod(ctx, j.Pod, annotations, labels, what == markIdle)
 	switch {
 	case kube.IsRefused(err):
 		m.recordRefused(ctx, j, err, now)
-		return kube.EarlierOf(requeueAt, m.refusedUntil(j)), nil
+		return kube.EarlierOf(requeueAt, m.refusedUntil(j, what)), nil
+	case what == markIdle && apierrors.IsConflict(err):
+		return RecheckAt(j.Runner, now), nil // the cache was behind: it may have a job
 	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
 		return requeueAt, fmt.Errorf("write the job on pod: %w", err)
 	case err == nil:
 		m.permitted(j.Runner.Namespace)
+	}
+	if what == markIdle {
+		j.Written.Idle = true
+		return requeueAt, nil
 	}
 	j.Written.Busy = true
 	j.Written.Job = j.Written.Job || j.Runner.Status.HadJob()
@@ -116,8 +124,30 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	return requeueAt, nil
 }
 
-func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any) error {
-	patch, err := podPatch(pod, annotations, labels)
+// metadata returns the annotations and labels to write; nil removes one.
+func (m *Marker) metadata(ctx context.Context, j *Job, what step) (annotations, labels map[string]any, err error) {
+	annotations, labels = map[string]any{}, map[string]any{}
+	switch {
+	case what == markIdle:
+		asInTemplate(j, annotations)
+	case m.options.JobMetadata:
+		annotations, labels = jobMetadata(j.Runner)
+		annotations[v1alpha1.AnnotationPhases] = phases.Text(phases.Of(j.Runner, j.Pod))
+		if err := m.protect(ctx, j, what, annotations); err != nil {
+			return nil, nil, err
+		}
+	}
+	labels[v1alpha1.LabelRunnerBusy] = nil
+	if what == markStart {
+		labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerBusy
+	}
+	return annotations, labels, nil
+}
+
+func (m *Marker) patchPod(
+	ctx context.Context, pod *corev1.Pod, annotations, labels map[string]any, onlyUnchanged bool,
+) error {
+	patch, err := podPatch(pod, annotations, labels, onlyUnchanged)
 	if err != nil {
 		return err
 	}
@@ -129,22 +159,28 @@ func (m *Marker) patchPod(ctx context.Context, pod *corev1.Pod, annotations, lab
 // runners and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
 func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time) {
 	status, annotations := &j.Runner.Status, j.Pod.Annotations
-	if !status.JobCompleted() {
-		shown := !metadata || !status.HadJob() || j.Written.Job || annotations[v1alpha1.AnnotationJobID] != ""
-		if j.Busy && (!j.IsBusy() || !shown) {
-			return markStart, time.Time{}
+	if status.JobCompleted() {
+		shown := !metadata || annotations[v1alpha1.AnnotationJobResult] != ""
+		due := PodDueToEnd(status)
+		switch {
+		case j.Written.Result || (shown && j.label() == ""):
+			return markNothing, time.Time{}
+		case now.Before(due):
+			return markNothing, due
 		}
-		return markNothing, time.Time{}
-	}
-	shown := !metadata || annotations[v1alpha1.AnnotationJobResult] != ""
-	switch due := PodDueToEnd(status); {
-	case j.Written.Result || (shown && !j.IsBusy()):
-		return markNothing, time.Time{}
-	case now.Before(due):
-		return markNothing, due
-	default:
 		return markEnd, time.Time{}
 	}
+	shown := !metadata || !status.HadJob() || j.Written.Job || annotations[v1alpha1.AnnotationJobID] != ""
+	idleAt := j.StartedAt.Add(IdleAfter)
+	switch {
+	case j.Busy && (j.label() != v1alpha1.RunnerBusy || !shown):
+		return markStart, time.Time{}
+	case j.Busy || j.label() != v1alpha1.RunnerMayBeBusy || j.StartedAt.IsZero():
+		return markNothing, time.Time{}
+	case now.Before(idleAt):
+		return markNothing, idleAt
+	}
+	return markIdle, time.Time{}
 }
 
 // PodDueToEnd returns the time by which the pod of a completed job is expected to end: until then nothing is written
@@ -191,56 +227,14 @@ func jobMetadata(runner *v1alpha1.EphemeralRunner) (annotations, labels map[stri
 	return annotations, labels
 }
 
-// protect adds the annotations that keep node autoscalers away while the job runs, and restores the template's own when
-// it has ended. Templates may mark idle runners safe to evict, because cluster-autoscaler by default keeps nodes whose
-// pods belong to a custom controller; a running job is never safe to evict.
-func (m *Marker) protect(ctx context.Context, j *Job, what step, annotations map[string]any) error {
-	if !m.options.JobProtection {
-		return nil
+// refusedUntil returns the time before which this must not be written on the runner's pod; it has passed if nothing
+// was refused.
+func (m *Marker) refusedUntil(j *Job, what step) time.Time {
+	backoff := deniedBackoff
+	if what == markIdle {
+		backoff = ForbiddenBackoff
 	}
-	// The scale set is read when the job starts, from the cache: a change of its jobProtection then needs no new
-	// runners.
-	set := &v1alpha1.AutoscalingRunnerSet{}
-	err := m.options.Client.Get(ctx, kube.ScaleSetOf(j.Runner), set, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get AutoscalingRunnerSet: %w", err)
-	}
-	doNotDisrupt := doNotDisruptFor(set.Spec.JobProtection, j.Pod, m.options.Clock.Now())
-	template := kube.Annotations(j.Runner.Annotations, j.Runner.Spec.PodMetadata.Annotations)
-	for key, value := range map[string]string{
-		v1alpha1.AnnotationDoNotDisrupt: doNotDisrupt,
-		v1alpha1.AnnotationSafeToEvict:  "false",
-	} {
-		without, set := template[key]
-		switch {
-		case what == markStart:
-			annotations[key] = value
-		case set:
-			annotations[key] = without
-		default:
-			annotations[key] = nil // removes it
-		}
-	}
-	return nil
-}
-
-// doNotDisruptFor returns the value of AnnotationDoNotDisrupt for a job that starts now. Karpenter counts a duration
-// from the pod's start, and an idle runner may have waited for hours before its job: the pod's age is added, in whole
-// seconds, rounded up because the pod's start is given in whole seconds. What is not a positive duration is passed on;
-// empty means "true".
-func doNotDisruptFor(protection string, pod *corev1.Pod, now time.Time) string {
-	duration, err := time.ParseDuration(protection)
-	if err != nil || duration <= 0 {
-		return cmp.Or(protection, "true")
-	}
-	protected := max(now.Sub(podstatus.AcceptedAt(pod)), 0) + duration
-	return (protected + time.Second - 1).Truncate(time.Second).String()
-}
-
-// refusedUntil returns the time before which the runner's pod must not be patched; it has passed if nothing was
-// refused.
-func (m *Marker) refusedUntil(j *Job) time.Time {
-	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(deniedBackoff))
+	return kube.LaterOf(m.forbiddenUntil(j.Runner.Namespace), j.DeniedAt.Add(backoff))
 }
 
 // forbidding remembers the time since which the API server has forbidden to patch any pod of a namespace, the time
@@ -269,34 +263,36 @@ func (m *Marker) permitted(namespace string) {
 // of it.
 func (m *Marker) recordRefused(ctx context.Context, j *Job, refusal error, now time.Time) {
 	tell := j.DeniedAt.IsZero()
+	m.mu.Lock()
 	if apierrors.IsForbidden(refusal) {
 		tell = m.rememberForbidden(j.Runner.Namespace, refusal, now)
 	} else {
 		*j.DeniedAt = now
+		m.leaveUnprotected(j.Runner.Namespace, now)
 	}
+	m.mu.Unlock()
 	if tell {
 		// It names the ways out: the permission or the policy. The API server's words come last because they may be
 		// long.
 		report.RecordEvent(ctx, m.options.Recorder, j.Runner, nil,
 			report.Warning("PodMetadataForbidden", "MarkPod", fmt.Sprintf(
-				"running jobs of namespace %s are not protected from eviction, and pods don't show their jobs: the "+
-					"manager may not patch pods; grant it the verb, as the scale set chart's Role ending in "+
+				"running jobs of namespace %s are not protected from eviction, pods don't show their jobs, and those that "+
+					"are idle may stay protected: the manager may not patch pods; grant it the verb, as the scale set chart's Role ending in "+
 					"-pod-metadata does, or exempt it from the policy or webhook that is named here: %v",
 				j.Runner.Namespace, refusal)))
 	}
 }
 
 // rememberForbidden remembers that the API server has forbidden patching a pod of the namespace, and reports whether
-// that has just lasted long enough to be told.
+// that has just lasted long enough to be told. m.mu is held.
 func (m *Marker) rememberForbidden(namespace string, refusal error, now time.Time) (tell bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	f := m.forbidden[namespace]
 	kube.SetIfZero(&f.since, now)
 	pause := forbiddenRecheckInterval
 	if !apiaccess.MayPass(refusal, f.since, now) {
 		tell = !f.told
 		f.told, pause = true, ForbiddenBackoff
+		m.leaveUnprotected(namespace, now)
 	}
 	f.until = now.Add(pause)
 	m.forbidden[namespace] = f

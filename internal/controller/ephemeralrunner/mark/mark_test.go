@@ -3,6 +3,7 @@ package mark_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -102,6 +103,47 @@ func TestDeferredReportsAreReconsideredApart(t *testing.T) {
 	for at, runners := range seen {
 		if runners > 200 {
 			t.Errorf("%d of 1000 runners are reconsidered within 100 ms of %s", runners, at)
+		}
+	}
+}
+
+// A new pod is protected, and Karpenter counts a duration from the pod's start.
+func TestNewPodsAreProtected(t *testing.T) {
+	for name, test := range map[string]struct {
+		metadata, protection bool
+		want                 map[string]string
+	}{
+		"with annotations":   {true, true, map[string]string{v1alpha1.AnnotationDoNotDisrupt: "6h0m0s", v1alpha1.AnnotationSafeToEvict: "false"}},
+		"without protection": {true, false, map[string]string{}},
+		"without metadata":   {false, true, map[string]string{}},
+	} {
+		set := &v1alpha1.AutoscalingRunnerSet{}
+		set.Spec.JobProtection = "6h"
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}
+		marker := mark.New(mark.Options{Clock: clock.RealClock{}, JobMetadata: test.metadata, JobProtection: test.protection})
+		if !marker.Protect(set, pod) || pod.Labels[v1alpha1.LabelRunnerBusy] != v1alpha1.RunnerMayBeBusy {
+			t.Errorf("%s: labels %v", name, pod.Labels)
+		}
+		if diff := cmp.Diff(test.want, pod.Annotations); diff != "" {
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Once a namespace's policy has refused a protected pod, the next ones there are not protected, and that is told once.
+func TestARefusalOfProtectionIsRemembered(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	marker := mark.New(mark.Options{Clock: clock.RealClock{}, Recorder: recorder})
+	for range 3 {
+		marker.Refused(t.Context(), newRunner(), errors.New("no such label, says a policy"))
+	}
+	if told := controllertest.Events(recorder); len(told) != 1 || !strings.Contains(told[0], "says a policy") {
+		t.Errorf("Events %q, want one that quotes the refusal", told)
+	}
+	for namespace, want := range map[string]bool{newRunner().Namespace: false, "another": true} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{}}}
+		if got := marker.Protect(&v1alpha1.AutoscalingRunnerSet{}, pod); got != want {
+			t.Errorf("a new pod of namespace %s is protected: %t, want %t", namespace, got, want)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package mark writes on a runner's pod which job it runs, and that it must not be evicted meanwhile. It also has the
-// gate for all writes that only report something: they wait while there is more urgent work for the API server.
+// Package mark writes on a runner's pod which job it runs, and that it must not be evicted meanwhile, nor before it is
+// known whether it gets a job at once. It also has the gate for all writes that only report something: they wait while
+// there is more urgent work for the API server.
 package mark
 
 import (
@@ -40,19 +41,26 @@ type Marker struct {
 	mu sync.Mutex
 	// forbidden holds the namespaces in which the API server forbids patching pods.
 	forbidden map[string]forbidding
+	// unprotected holds the namespaces whose new pods are to have no protection, and until when.
+	unprotected map[string]time.Time
 }
 
 // New returns a Marker.
 func New(options Options) *Marker {
-	return &Marker{options: options, forbidden: map[string]forbidding{}}
+	return &Marker{options: options, forbidden: map[string]forbidding{}, unprotected: map[string]time.Time{}}
 }
 
-// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. The record
+// podPatch returns the merge patch. The UID makes the API server refuse a pod that only has the same name. With
+// onlyUnchanged it also refuses one that was written since it was read: another manager may have led meanwhile, or still
+// have a write under way. The record
 // of who wrote which field of the pod (managedFields), more than a third of it, is cleared by the way: with it this
 // write is half as expensive again, each later report of the kubelet twice as expensive, and the watch of pods late on
 // a busy API server (docs/performance.md says why). It stays if somebody uses server-side apply.
-func podPatch(pod *corev1.Pod, annotations, labels map[string]any) ([]byte, error) {
+func podPatch(pod *corev1.Pod, annotations, labels map[string]any, onlyUnchanged bool) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID}
+	if onlyUnchanged {
+		metadata["resourceVersion"] = pod.ResourceVersion
+	}
 	if annotations != nil {
 		metadata["annotations"] = annotations // null would remove all
 	}
