@@ -55,6 +55,14 @@ const (
 // again.
 type Written struct{ Idle, Busy, Job, Result bool }
 
+func (w *Written) add(what step, hadJob bool) {
+	if what == markIdle {
+		w.Idle = true
+		return
+	}
+	w.Busy, w.Job, w.Result = true, w.Job || hadJob, w.Result || what == markEnd
+}
+
 // Job is a runner whose pod lives: neither its container has ended, nor is the pod being deleted.
 type Job struct {
 	Runner *v1alpha1.EphemeralRunner
@@ -114,13 +122,7 @@ func (m *Marker) Mark(ctx context.Context, j *Job) (time.Time, error) {
 	case err == nil:
 		m.permitted(j.Runner.Namespace)
 	}
-	if what == markIdle {
-		j.Written.Idle = true
-		return requeueAt, nil
-	}
-	j.Written.Busy = true
-	j.Written.Job = j.Written.Job || j.Runner.Status.HadJob()
-	j.Written.Result = j.Written.Result || what == markEnd
+	j.Written.add(what, j.Runner.Status.HadJob())
 	return requeueAt, nil
 }
 
