@@ -3,6 +3,7 @@ package reports_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,9 +150,12 @@ func TestEveryStartIsWrittenInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, begun := newTestReporter(), time.Now()
+				var mu sync.Mutex
 				var last time.Duration // at which a start was written
 				r.cluster.OnJob = func(runner string) error {
 					<-time.After(latency)
+					mu.Lock()
+					defer mu.Unlock()
 					if strings.HasPrefix(runner, "starts") {
 						last = time.Since(begun)
 					}
