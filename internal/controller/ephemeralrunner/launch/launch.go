@@ -8,6 +8,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +28,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/phases"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
@@ -119,6 +123,61 @@ func (l *Launcher) Launch(
 		}
 		return registered.id, l.createPod(ctx, set, runner, registered)
 	})
+}
+
+// createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of
+// a quota or policy may be allowed later.
+func (l *Launcher) createPod(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, registered *registration,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := l.createProtected(ctx, set, runner, registered)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return l.checkExistingPod(ctx, runner)
+	case kube.IsNamespaceTerminating(err):
+		return errNamespaceClosed
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return &rules.Failure{Kind: rules.Invalid, Reason: v1alpha1.ReasonInvalidPod, Message: fmt.Sprintf(
+			"the API server rejects the pod template: %v: correct spec.template of the AutoscalingRunnerSet", err)}
+	case kube.IsQuotaExceeded(err):
+		return &rules.Failure{Reason: v1alpha1.ReasonQuotaExceeded, Message: err.Error()}
+	case apierrors.IsForbidden(err):
+		return &rules.Failure{Reason: v1alpha1.ReasonPodForbidden, Message: fmt.Sprintf(
+			"%v: change spec.template of the AutoscalingRunnerSet, or what forbids it in namespace %s", err, runner.Namespace)}
+	default:
+		return requestFailure(v1alpha1.ReasonPodRefused, "create pod "+runner.Name, err)
+	}
+}
+
+// createProtected creates the pod, protected from eviction if the API server takes it like that. That a policy is
+// against the labels or annotations of the protection must not cost the runner its pod.
+func (l *Launcher) createProtected(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, registered *registration,
+) error {
+	plain := func() *corev1.Pod {
+		pod := newPod(runner, registered.id, l.options.Version)
+		pod.Annotations[v1alpha1.AnnotationPhases] = phases.Text(&v1alpha1.RunnerPhases{
+			Created: &runner.CreationTimestamp, Registered: new(metav1.NewTime(registered.at)),
+		})
+		return pod
+	}
+	pod, protection := plain(), l.options.Protection
+	protected := protection != nil && protection.Protect(set, pod)
+	err := l.options.Client.Create(ctx, pod)
+	maybeItsFault := kube.IsRefused(err) && !kube.IsQuotaExceeded(err) && !kube.IsNamespaceTerminating(err) &&
+		!kube.IsDeniedByAuthorizer(err)
+	if !protected || !maybeItsFault {
+		return err
+	}
+	again := l.options.Client.Create(ctx, plain())
+	if again == nil {
+		protection.Refused(ctx, runner, err)
+	}
+	return again
 }
 
 // registration is a runner's id on GitHub and its JIT config.

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,13 +10,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
-	"github.com/harrier-ci/harrier/internal/phases"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
+)
+
+// Keys of the Secret that holds a runner's registration. They are ARC's.
+const (
+	secretKeyJITConfig  = "jitToken"
+	secretKeyRunnerName = "runnerName"
+	secretKeyRunnerID   = "runnerId"
+	secretKeyScaleSetID = "scaleSetId"
 )
 
 // Environment of the runner container.
@@ -115,61 +124,6 @@ func scaleSetLabels(runner *v1alpha1.EphemeralRunner) map[string]string {
 	}
 }
 
-// createPod creates the pod. Retrying does not help if the API server calls the pod invalid; what it forbids because of
-// a quota or policy may be allowed later.
-func (l *Launcher) createPod(
-	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, registered *registration,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	err := l.createProtected(ctx, set, runner, registered)
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsAlreadyExists(err):
-		return l.checkExistingPod(ctx, runner)
-	case kube.IsNamespaceTerminating(err):
-		return errNamespaceClosed
-	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return &rules.Failure{Kind: rules.Invalid, Reason: v1alpha1.ReasonInvalidPod, Message: fmt.Sprintf(
-			"the API server rejects the pod template: %v: correct spec.template of the AutoscalingRunnerSet", err)}
-	case kube.IsQuotaExceeded(err):
-		return &rules.Failure{Reason: v1alpha1.ReasonQuotaExceeded, Message: err.Error()}
-	case apierrors.IsForbidden(err):
-		return &rules.Failure{Reason: v1alpha1.ReasonPodForbidden, Message: fmt.Sprintf(
-			"%v: change spec.template of the AutoscalingRunnerSet, or what forbids it in namespace %s", err, runner.Namespace)}
-	default:
-		return requestFailure(v1alpha1.ReasonPodRefused, "create pod "+runner.Name, err)
-	}
-}
-
-// createProtected creates the pod, protected from eviction if the API server takes it like that. That a policy is
-// against the labels or annotations of the protection must not cost the runner its pod.
-func (l *Launcher) createProtected(
-	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, registered *registration,
-) error {
-	plain := func() *corev1.Pod {
-		pod := newPod(runner, registered.id, l.options.Version)
-		pod.Annotations[v1alpha1.AnnotationPhases] = phases.Text(&v1alpha1.RunnerPhases{
-			Created: &runner.CreationTimestamp, Registered: new(metav1.NewTime(registered.at)),
-		})
-		return pod
-	}
-	pod, protection := plain(), l.options.Protection
-	protected := protection != nil && protection.Protect(set, pod)
-	err := l.options.Client.Create(ctx, pod)
-	maybeItsFault := kube.IsRefused(err) && !kube.IsQuotaExceeded(err) && !kube.IsNamespaceTerminating(err) &&
-		!kube.IsDeniedByAuthorizer(err)
-	if !protected || !maybeItsFault {
-		return err
-	}
-	again := l.options.Client.Create(ctx, plain())
-	if again == nil {
-		protection.Refused(ctx, runner, err)
-	}
-	return again
-}
-
 // OwnPod reads the runner's pod. It returns nil if there is none or it belongs to somebody else.
 func OwnPod(ctx context.Context, reader client.Reader, runner *v1alpha1.EphemeralRunner) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
@@ -205,4 +159,211 @@ func TakesRegistration(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// newSecret returns the Secret that passes the JIT config to the runner container.
+func newSecret(runner *v1alpha1.EphemeralRunner, registered *registration) *corev1.Secret {
+	labels, annotations := kube.Metadata(runner.Spec.EphemeralRunnerConfigSecretMetadata)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: runner.Namespace, Name: runner.Name,
+			Labels:          kube.Labels(nil, labels, scaleSetLabels(runner)),
+			Annotations:     annotations,
+			OwnerReferences: kube.OwnedBy(runner),
+		},
+		Data: map[string][]byte{
+			secretKeyJITConfig:  []byte(registered.config),
+			secretKeyRunnerName: []byte(runner.Name),
+			secretKeyRunnerID:   []byte(strconv.Itoa(registered.id)),
+			secretKeyScaleSetID: []byte(strconv.Itoa(runner.Spec.RunnerScaleSetID)),
+		},
+	}
+}
+
+// The runner's Secret has the runner's name, which somebody else's Secret may already have. That Secret is neither
+// overwritten nor deleted. No cache holds Secrets, so it takes a read to tell whose a Secret is, unless this manager
+// created it.
+
+// isRunners reports whether a Secret was created for the runner, or for an earlier runner of the same name, even if it
+// has lost its owner in a backup.
+func isRunners(secret *corev1.Secret, runner *v1alpha1.EphemeralRunner) bool {
+	owner := metav1.GetControllerOf(secret)
+	isOwned := owner != nil && owner.Kind == "EphemeralRunner" && owner.Name == runner.Name
+	return isOwned || isAbandonedSecret(secret, runner.Name)
+}
+
+// readSecret returns the Secret of that name, nil if there is none.
+func (l *Launcher) readSecret(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	if err := l.options.Client.Get(ctx, name, secret); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return secret, nil
+}
+
+// unusedRegistration returns the registration with that id and its JIT config: as it was kept, or from the runner's
+// Secret. It returns nil if the Secret has none that can be used; it may be that of an earlier registration.
+func (l *Launcher) unusedRegistration(
+	ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, id int,
+) (*registration, error) {
+	if unstored := memory.unstoredWith(id); unstored != nil {
+		return unstored, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret, err := l.readSecret(ctx, client.ObjectKeyFromObject(runner))
+	switch {
+	case err != nil:
+		return nil, secretUnreadable(runner, err)
+	case secret == nil || !metav1.IsControlledBy(secret, runner):
+		return nil, nil
+	}
+	stored, err := strconv.Atoi(string(secret.Data[secretKeyRunnerID]))
+	if err != nil || stored != id || len(secret.Data[secretKeyJITConfig]) == 0 {
+		return nil, nil
+	}
+	memory.rememberSecret(secret.UID)
+	return &registration{
+		id: id, config: string(secret.Data[secretKeyJITConfig]),
+		stored: true, at: secret.CreationTimestamp.Time,
+	}, nil
+}
+
+func secretUnreadable(runner *v1alpha1.EphemeralRunner, err error) *rules.Failure {
+	return requestFailure(v1alpha1.ReasonSecretUnreadable, "read Secret "+runner.Name, err)
+}
+
+// createSecret stores the JIT config. A Secret of an earlier registration is replaced.
+func (l *Launcher) createSecret(
+	ctx context.Context, memory *Memory, runner *v1alpha1.EphemeralRunner, registered *registration,
+) error {
+	if registered.stored {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret := newSecret(runner, registered)
+	err := l.options.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		err = l.replaceSecret(ctx, runner, secret)
+	}
+	if err != nil {
+		memory.keepUnstored(registered)
+		return secretFailure(runner, err)
+	}
+	memory.rememberSecret(secret.UID)
+	return nil
+}
+
+// replaceSecret replaces the Secret of an earlier registration.
+func (l *Launcher) replaceSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, secret *corev1.Secret) error {
+	former, err := l.readSecret(ctx, client.ObjectKeyFromObject(runner))
+	switch {
+	case err != nil:
+		return secretUnreadable(runner, err)
+	case former == nil:
+		return l.options.Client.Create(ctx, secret) // it was deleted in the meantime
+	case !isRunners(former, runner):
+		return &rules.Failure{Kind: rules.NameTaken, Reason: "SecretNameTaken", Message: fmt.Sprintf(
+			"a Secret %s exists that is not the runner's: another runner takes this one's place; delete the Secret if nobody "+
+				"needs it", runner.Name)}
+	default:
+		secret.UID, secret.ResourceVersion = former.UID, former.ResourceVersion
+		return l.options.Client.Update(ctx, secret)
+	}
+}
+
+// secretFailure says why a Secret could not be stored.
+func secretFailure(runner *v1alpha1.EphemeralRunner, err error) error {
+	known, isKnown := errors.AsType[*rules.Failure](err)
+	switch {
+	case isKnown:
+		return known
+	case kube.IsNamespaceTerminating(err):
+		return errNamespaceClosed
+	case apierrors.IsInvalid(err):
+		return &rules.Failure{Kind: rules.Invalid, Reason: v1alpha1.ReasonInvalidSecret, Message: fmt.Sprintf(
+			"the API server rejects the metadata of the runner's Secret: %v: correct ephemeralRunnerConfigSecretMetadata", err)}
+	case kube.IsQuotaExceeded(err):
+		return &rules.Failure{Reason: v1alpha1.ReasonQuotaExceeded, Message: err.Error()}
+	default:
+		return requestFailure(v1alpha1.ReasonSecretRefused, "create Secret "+runner.Name, err)
+	}
+}
+
+// HasSecret reports whether the runner's Secret exists.
+func (l *Launcher) HasSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner) (bool, error) {
+	secret, err := l.readSecret(ctx, client.ObjectKeyFromObject(runner))
+	return secret != nil && isRunners(secret, runner), err
+}
+
+// DeleteSecret deletes the runner's Secret.
+func (l *Launcher) DeleteSecret(ctx context.Context, runner *v1alpha1.EphemeralRunner, memory *Memory) error {
+	uid := memory.knownSecret()
+	if uid == "" {
+		secret, err := l.readSecret(ctx, client.ObjectKeyFromObject(runner))
+		if err := DeletionFailure(runner, "read Secret", err); err != nil {
+			return err
+		}
+		if secret != nil && isRunners(secret, runner) {
+			uid = secret.UID
+		}
+	}
+	if uid != "" {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: runner.Namespace, Name: runner.Name}}
+		err := l.options.Client.Delete(ctx, secret, client.Preconditions{UID: &uid})
+		if err := DeletionFailure(runner, "delete Secret", err); err != nil {
+			return err
+		}
+	}
+	memory.rememberSecret("")
+	return nil
+}
+
+// DeleteAbandonedSecret deletes the Secret that was the registration of the runner of that name, after the runner is
+// gone, if there is one and it has no owner.
+func (l *Launcher) DeleteAbandonedSecret(ctx context.Context, name types.NamespacedName) error {
+	secret, err := l.readSecret(ctx, name)
+	if err != nil || secret == nil || !isAbandonedSecret(secret, name.Name) {
+		return err
+	}
+	return client.IgnoreNotFound(l.options.Client.Delete(ctx, secret, kube.UIDPrecondition(secret)))
+}
+
+// isAbandonedSecret reports whether a Secret was the registration of the runner of that name and has lost its owner.
+func isAbandonedSecret(secret *corev1.Secret, runner string) bool {
+	return metav1.GetControllerOfNoCopy(secret) == nil && secret.Labels[v1alpha1.LabelScaleSetName] != "" &&
+		string(secret.Data[secretKeyRunnerName]) == runner && len(secret.Data[secretKeyJITConfig]) > 0
+}
+
+// rememberSecret remembers the UID of the runner's Secret, empty if it is not known or there is none.
+func (m *Memory) rememberSecret(secret types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.secret, m.unstored = secret, nil
+}
+
+// knownSecret returns the UID of the runner's Secret, empty if it is not known.
+func (m *Memory) knownSecret() types.UID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.secret
+}
+
+// keepUnstored remembers a registration for which no Secret could be created. No pod is created without a Secret, so
+// the JIT config remains unused, and each new registration would cost four calls to GitHub.
+func (m *Memory) keepUnstored(registered *registration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unstored = registered
+}
+
+// unstoredWith returns the registration with that id if no Secret could be created for it, otherwise nil.
+func (m *Memory) unstoredWith(id int) *registration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.unstored == nil || m.unstored.id != id {
+		return nil
+	}
+	return m.unstored
 }

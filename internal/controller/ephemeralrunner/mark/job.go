@@ -160,19 +160,11 @@ func (m *Marker) patchPod(
 // plan decides what to write now on a pod about its job. The pod of a busy runner may not be shown to run yet, because
 // runners and pods arrive on separate watches. Without metadata only the label LabelRunnerBusy is written.
 func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time) {
-	status, annotations := &j.Runner.Status, j.Pod.Annotations
+	status := &j.Runner.Status
 	if status.JobCompleted() {
-		shown := !metadata || annotations[v1alpha1.AnnotationJobResult] != ""
-		due := PodDueToEnd(status)
-		switch {
-		case j.Written.Result || (shown && j.label() == ""):
-			return markNothing, time.Time{}
-		case now.Before(due):
-			return markNothing, due
-		}
-		return markEnd, time.Time{}
+		return planEnd(j, metadata, now)
 	}
-	shown := !metadata || !status.HadJob() || j.Written.Job || annotations[v1alpha1.AnnotationJobID] != ""
+	shown := !metadata || !status.HadJob() || j.Written.Job || j.Pod.Annotations[v1alpha1.AnnotationJobID] != ""
 	idleAt := j.StartedAt.Add(IdleAfter)
 	switch {
 	case j.Busy && (j.label() != v1alpha1.RunnerBusy || !shown):
@@ -183,6 +175,18 @@ func plan(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time)
 		return markNothing, idleAt
 	}
 	return markIdle, time.Time{}
+}
+
+// planEnd decides what to write now on the pod of a completed job.
+func planEnd(j *Job, metadata bool, now time.Time) (what step, requeueAt time.Time) {
+	shown := !metadata || j.Pod.Annotations[v1alpha1.AnnotationJobResult] != ""
+	switch due := PodDueToEnd(&j.Runner.Status); {
+	case j.Written.Result || (shown && j.label() == ""):
+		return markNothing, time.Time{}
+	case now.Before(due):
+		return markNothing, due
+	}
+	return markEnd, time.Time{}
 }
 
 // PodDueToEnd returns the time by which the pod of a completed job is expected to end: until then nothing is written
