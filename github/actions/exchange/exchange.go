@@ -81,6 +81,8 @@ type attempts struct {
 	attempt int
 	pause   time.Duration
 	last    *Response
+	// secrets are what the request carries, of which nothing is shown.
+	secrets []string
 	// memory is the last answer's part of the budget.
 	memory reservation
 	// redirect is the redirect in the last answer, nil if there is none or it was followed.
@@ -91,6 +93,8 @@ type attempts struct {
 // status, which the caller must free, or fails with *failure.Error, *failure.RateLimitedError or *failure.NetworkError.
 func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
 	a := &attempts{caller: c, request: r, memory: reservation{caller: c}}
+	proxy, _ := c.transport.proxy(&http.Request{URL: r.URL}) // the request itself fails if there is an error
+	a.secrets = failure.Secrets(r.Header.Get("Authorization"), proxy)
 	var body any
 	if r.Body != nil {
 		text, err := encode(r.Body)
@@ -193,7 +197,7 @@ func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 		{"activityID", failure.HeaderActivityID},
 		{"githubRequestID", failure.HeaderRequestID},
 	} {
-		if value := failure.Identifier(answer.Header.Get(id.header)); value != "" {
+		if value := failure.Identifier(answer.Header, id.header, a.secrets...); value != "" {
 			log = log.WithValues(id.key, value)
 		}
 	}
@@ -203,25 +207,25 @@ func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 // answer returns the last answer and what was asked.
 func (a *attempts) answer() *failure.Answer {
 	return &failure.Answer{
-		Endpoint:      a.request.Endpoint,
-		Credential:    a.request.Credential,
-		Authorization: a.request.Header.Get("Authorization"),
-		Config:        a.caller.Config,
-		StatusCode:    a.last.StatusCode,
-		Header:        a.last.Header,
-		Body:          a.last.Body,
-		Redirect:      a.redirect,
+		Endpoint:   a.request.Endpoint,
+		Credential: a.request.Credential,
+		Secrets:    a.secrets,
+		Config:     a.caller.Config,
+		StatusCode: a.last.StatusCode,
+		Header:     a.last.Header,
+		Body:       a.last.Body,
+		Redirect:   a.redirect,
 	}
 }
 
 // networkError returns the error for a call without a complete answer.
 func (a *attempts) networkError(cause error) error {
 	failed := failure.NetworkError{
-		Endpoint: a.request.Endpoint, Method: a.request.Method, URL: failure.Bare(a.request.URL),
+		Endpoint: a.request.Endpoint, Method: a.request.Method, URL: failure.Bare(a.request.URL, a.secrets...),
 		Attempts: max(1, a.attempt), Err: cause,
 	}
 	if a.last != nil {
 		failed.LastAnswer = a.answer().Describe()
 	}
-	return failure.NewNetworkError(failed, a.request.Header.Get("Authorization"))
+	return failure.NewNetworkError(failed, a.secrets...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -119,8 +120,20 @@ func decodeToken(answer *exchange.Response, endpoint string) (given createdToken
 	if err := answer.Decode(&given); err != nil {
 		return given, err
 	}
-	if given.Token == "" {
-		return given, failure.Unexpected(endpoint, errors.New("the answer has no token"))
+	return given, CheckToken(endpoint, given.Token)
+}
+
+// maxTokenBytes bounds a token, which is kept for an hour and sent with each call. GitHub's have at most some 2 kB.
+const maxTokenBytes = 16 << 10
+
+// CheckToken fails with *failure.UnexpectedResponseError if a token that an answer gives can't be one.
+func CheckToken(endpoint, token string) error {
+	switch {
+	case token == "":
+		return failure.Unexpected(endpoint, errors.New("the answer has no token"))
+	case len(token) > maxTokenBytes:
+		return failure.Unexpected(endpoint, fmt.Errorf(
+			"the answer's token has %d bytes, and none of GitHub's has more than %d", len(token), maxTokenBytes))
 	}
-	return given, nil
+	return nil
 }

@@ -138,7 +138,7 @@ func addressOf(service *url.URL, path string, query url.Values) *url.URL {
 // *failure.UnexpectedResponseError.
 func (s *Service) AcceptNamed(endpoint string, named *url.URL) error {
 	if current := s.connection.Get(); current != nil {
-		return s.Addresses.Accept(endpoint, current.serviceURL, named)
+		return s.Addresses.Accept(endpoint, current.serviceURL, named, current.token)
 	}
 	return nil
 }
