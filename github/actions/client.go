@@ -40,8 +40,6 @@ package actions
 
 import (
 	"context"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -79,26 +77,6 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 
 // CloseIdleConnections closes the connections that no call is using. Call it when the client is replaced.
 func (c *Client) CloseIdleConnections() { c.service.CloseIdleConnections() }
-
-// ErrNoCertificate means that a text has no certificate in PEM form.
-var ErrNoCertificate = errors.New("no certificate in PEM form")
-
-// CertPool returns a pool of the system's certificates and those in pem, for [Options]. If pem is empty, it returns
-// nil: the system's certificates only. It fails with ErrNoCertificate if pem is not empty and has no certificate that
-// can be parsed.
-func CertPool(pem string) (*x509.CertPool, error) {
-	if pem == "" {
-		return nil, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool() // a system whose certificates can't be read still has those in pem
-	}
-	if !pool.AppendCertsFromPEM([]byte(pem)) {
-		return nil, ErrNoCertificate
-	}
-	return pool, nil
-}
 
 // RESTRequest is a call to GitHub's REST API.
 type RESTRequest struct {

@@ -277,7 +277,7 @@ func (p *Provider) client(reference Reference, resolved *Resolved, source source
 func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client, error) {
 	pool, err := actions.CertPool(resolved.RootCAs)
 	if err != nil {
-		return nil, &InvalidError{Key: "githubServerTLS", Reason: noCertificate}
+		return nil, &InvalidError{Key: "githubServerTLS", Reason: whyUnusable(err)}
 	}
 	options := actions.Options{
 		UserAgent: p.options.UserAgent,

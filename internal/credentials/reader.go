@@ -2,8 +2,8 @@ package credentials
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -116,16 +116,25 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 			Name:      selector.Name,
 			Key:       selector.Key,
 		}
-	case !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)):
+	}
+	if _, err := actions.CertPool(pem); err != nil {
 		return "", &InvalidError{
 			Kind:      kindConfigMap,
 			Namespace: reference.Namespace,
 			Name:      selector.Name,
 			Key:       selector.Key,
-			Reason:    noCertificate,
+			Reason:    whyUnusable(err),
 		}
 	}
 	return pem, nil
+}
+
+// whyUnusable returns what is wrong with certificate authorities, and the correction.
+func whyUnusable(err error) string {
+	if errors.Is(err, actions.ErrCertificates) {
+		return err.Error() + "; remove it from the bundle"
+	}
+	return noCertificate
 }
 
 // secret returns the data of a Secret. It fails with *MissingError.
