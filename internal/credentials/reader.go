@@ -28,7 +28,8 @@ const (
 
 // reader resolves a Reference. It remembers nothing.
 type reader struct {
-	kube client.Reader
+	kube    client.Reader
+	bundles *bundles
 	// openVault returns the vault that a configuration describes.
 	openVault func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault
 }
@@ -90,7 +91,7 @@ func (r reader) inSecrets(ctx context.Context, namespace string) origin {
 const noCertificate = "it contains no certificate; put the certificate authorities there in PEM form (-----BEGIN " +
 	"CERTIFICATE-----)"
 
-// rootCAs returns the PEM in the reference's ConfigMap, or "" if it names none.
+// rootCAs returns the PEM in the reference's ConfigMap, or "" if it names none: the one copy of it.
 func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error) {
 	if reference.TLS == nil || reference.TLS.CertificateFrom == nil ||
 		reference.TLS.CertificateFrom.ConfigMapKeyRef == nil {
@@ -117,7 +118,8 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 			Key:       selector.Key,
 		}
 	}
-	if _, err := actions.CertPool(pem); err != nil {
+	authorities, err := r.bundles.of(pem)
+	if err != nil {
 		return "", &InvalidError{
 			Kind:      kindConfigMap,
 			Namespace: reference.Namespace,
@@ -126,7 +128,7 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 			Reason:    whyUnusable(err),
 		}
 	}
-	return pem, nil
+	return authorities.text, nil
 }
 
 // whyUnusable returns what is wrong with certificate authorities, and the correction.
@@ -333,7 +335,7 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 			Key:       "credentials in " + config.FileName,
 		}
 	}
-	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: written.ServerRootCA}
+	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: r.bundles.copyOf(written.ServerRootCA)}
 	switch data, err := r.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix); {
 	case isMissing(err): // without a Secret it has no proxy
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -32,6 +33,9 @@ type Caller struct {
 	Deadlines Deadlines
 
 	transport *Transport
+	// closed ends with the caller.
+	closed context.Context
+	close  context.CancelFunc
 }
 
 // New returns a caller.
@@ -39,10 +43,30 @@ func New(config *configurl.URL, options Options) *Caller {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	return &Caller{
+	made := &Caller{
 		Options: options, Config: config, transport: NewTransport(options),
 		Deadlines: Deadlines{Call: CallTimeout, Attempt: AttemptTimeout, Poll: PollTimeout},
 	}
+	made.closed, made.close = context.WithCancel(context.Background())
+	return made
+}
+
+// owner returns whose share of the budget the caller uses.
+func (c *Caller) owner() any {
+	if c.Owner == "" {
+		return c
+	}
+	return c.Owner
+}
+
+// errClosed ends the calls of a caller that was closed.
+var errClosed = errors.New("the connection's settings were changed again, and the call was ended: it is repeated with " +
+	"the present ones")
+
+// Close ends the calls that are under way, and all later ones, and closes the connections.
+func (c *Caller) Close() {
+	c.close()
+	c.CloseIdleConnections()
 }
 
 // CloseIdleConnections closes the connections that no request is using. Call it when the caller is replaced.
@@ -92,6 +116,9 @@ type attempts struct {
 // Do makes a request, and repeats it as long as that may help and the context has time. It returns an answer with a 2xx
 // status, which the caller must free, or fails with *failure.Error, *failure.RateLimitedError or *failure.NetworkError.
 func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(c.closed, func() { end(errClosed) })()
 	a := &attempts{caller: c, request: r, memory: reservation{caller: c}}
 	proxy, _ := c.transport.proxy(&http.Request{URL: r.URL}) // the request itself fails if there is an error
 	a.secrets = failure.Secrets(r.Header.Get("Authorization"), proxy)

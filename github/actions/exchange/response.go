@@ -127,7 +127,7 @@ func (a *attempts) readBody(ctx context.Context, answer *http.Response) ([]byte,
 		limit = maxMessageBytes
 	}
 	if budget := a.caller.Budget; budget != nil {
-		limit = min(limit, budget.perCaller)
+		limit = min(limit, budget.perOwner)
 	}
 	if !success {
 		limit = maxFailureBytes

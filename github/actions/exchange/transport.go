@@ -68,6 +68,11 @@ type Options struct {
 	Resolver *net.Resolver
 	// Budget limits the memory for answers, together with other callers; nil means that only each answer is limited.
 	Budget *Budget
+	// Owner is whose share of the budget the caller uses; empty if it has one of its own.
+	Owner string
+	// Account distinguishes accounts at GitHub of which people must not spend each other's limits; empty if the program
+	// has one only.
+	Account string
 	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's
 	// context if there is one. No credential is ever logged.
 	Logger logr.Logger

@@ -31,7 +31,11 @@ func (s *Service) CallREST(ctx context.Context, r exchange.Request) (*exchange.R
 		authorized.Header = http.Header{"Authorization": {"Bearer " + token}}
 		maps.Copy(authorized.Header, r.Header)
 		authorized.Credential = kind
-		return s.Do(ctx, authorized)
+		answer, err := s.Do(ctx, authorized)
+		if err == nil {
+			s.proven.Store(true)
+		}
+		return answer, err
 	}
 	if !s.source.IsApp() {
 		return with(s.source.Token, credential.PersonalAccessToken)
@@ -71,6 +75,9 @@ func (s *Service) currentInstallationToken(ctx context.Context) (*installationTo
 	}
 	return s.installation.Replace(ctx, current)
 }
+
+// IsProven reports whether GitHub has accepted the credential for a call of its REST API.
+func (s *Service) IsProven() bool { return s.proven.Load() }
 
 // Account names the account whose limits at GitHub the calls use.
 func (s *Service) Account() string { return s.source.Account() }

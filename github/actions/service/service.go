@@ -37,6 +37,8 @@ type Service struct {
 	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same
 	// unit. It is set when a registration has failed.
 	reconnectFrom atomic.Int64
+	// proven is set when GitHub has accepted the credential.
+	proven atomic.Bool
 }
 
 // New returns the service for a config URL. It does not talk to GitHub yet.
