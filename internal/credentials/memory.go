@@ -2,16 +2,26 @@ package credentials
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
+	"github.com/harrier-ci/harrier/internal/credentials/held"
 )
 
 // shared returns the known result for the key, or reads it a single time for all concurrent callers, on account of a
@@ -39,9 +49,9 @@ func (p *Provider) shared(
 			)...)
 		}
 		now := p.options.Clock.Now()
-		authorities := (*bundle)(nil)
+		authorities := (*held.Bundle)(nil)
 		if err == nil {
-			authorities, _ = p.bundles.of(resolved.RootCAs) // whoever uses it learns what is wrong with it
+			authorities, _ = p.bundles.Of(resolved.RootCAs) // whoever uses it learns what is wrong with it
 		}
 		entry, replaced := p.results.put(key, set, now, edition, resolved, authorities, err)
 		if replaced {
@@ -90,7 +100,7 @@ type results struct {
 
 	mu      sync.Mutex
 	entries map[sourceKey]*result
-	holders holders[sourceKey]
+	holders held.Sets[sourceKey]
 	swept   time.Time
 }
 
@@ -100,7 +110,7 @@ type result struct {
 	resolved *Resolved
 	goodAt   time.Time
 	// authorities has the text of resolved.RootCAs, so that it is not made again; nil if there is none.
-	authorities *bundle
+	authorities *held.Bundle
 	// err is the error of the last read, nil if it succeeded. That read was at readAt.
 	err    error
 	readAt time.Time
@@ -138,7 +148,7 @@ func (r *results) get(
 
 // hold notes who uses a result, and drops what the set used before. The caller holds the lock.
 func (r *results) hold(set types.NamespacedName, key sourceKey, now time.Time) {
-	for _, unused := range r.holders.use(set, key, now) {
+	for _, unused := range r.holders.Use(set, key, now) {
 		delete(r.entries, unused)
 	}
 }
@@ -147,7 +157,7 @@ func (r *results) hold(set types.NamespacedName, key sourceKey, now time.Time) {
 func (r *results) forget(set types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, unused := range r.holders.forget(set) {
+	for _, unused := range r.holders.Forget(set) {
 		delete(r.entries, unused)
 	}
 }
@@ -155,7 +165,7 @@ func (r *results) forget(set types.NamespacedName) {
 // put remembers a read for an edition. It returns a copy of what is known now, and whether good values were replaced by
 // different ones. A read for an earlier edition is not remembered.
 func (r *results) put(
-	key sourceKey, set types.NamespacedName, now time.Time, edition int, resolved *Resolved, authorities *bundle,
+	key sourceKey, set types.NamespacedName, now time.Time, edition int, resolved *Resolved, authorities *held.Bundle,
 	err error,
 ) (known result, replaced bool) {
 	r.mu.Lock()
@@ -244,12 +254,107 @@ func (r *results) sweep(now time.Time) {
 	for key, entry := range r.entries {
 		if now.Sub(entry.usedAt) >= keepGrace {
 			delete(r.entries, key)
-			r.holders.drop(key)
+			r.holders.Drop(key)
 		}
 	}
-	for _, set := range r.holders.idle(now.Add(-keepGrace)) {
-		for _, unused := range r.holders.forget(set) {
+	for _, set := range r.holders.Idle(now.Add(-keepGrace)) {
+		for _, unused := range r.holders.Forget(set) {
 			delete(r.entries, unused)
 		}
+	}
+}
+
+// digest stands for all values.
+func (r *Resolved) digest() [sha256.Size]byte {
+	roots := sha256.Sum256([]byte(r.RootCAs)) // of 1 MiB it takes a millisecond, and a call to GitHub some hundred
+	// A nil proxy, which means the environment's, and an empty one, which means none, have other texts. Strings and
+	// numbers can't fail to encode.
+	text, _ := json.Marshal(struct {
+		Token string
+		App   *actions.AppCredentials
+		Roots []byte
+		Proxy *ProxySettings
+	}{r.Credentials.Token, r.Credentials.App, roots[:], r.Proxy})
+	return sha256.Sum256(text)
+}
+
+// salt makes the names of accounts worthless outside of this process.
+var salt = sync.OnceValue(func() []byte {
+	made := make([]byte, sha256.Size)
+	_, _ = rand.Read(made) // never fails
+	return made
+})
+
+// accountOf names the account that calls with these values use: whoever has another credential, or reaches the server
+// by another way, can't spend what is its. On a way without TLS nothing proves who answers, so that the account is the
+// namespace's own.
+func accountOf(key held.Key) string {
+	name := hmac.New(sha256.New, salt())
+	server, namespace := key.URL, key.Namespace
+	if address, err := url.Parse(key.URL); err == nil {
+		server = strings.ToLower(address.Scheme + "://" + address.Host)
+		if address.Scheme == "https" {
+			namespace = ""
+		}
+	}
+	fmt.Fprintf(name, "%q %q %x", server, namespace, key.Values)
+	return hex.EncodeToString(name.Sum(nil)[:16])
+}
+
+// client returns the shared client for the values, and notes which source they came from; "" means none.
+func (p *Provider) client(reference Reference, resolved *Resolved, source sourceKey) (*actions.Client, error) {
+	key := held.Key{Namespace: reference.Namespace, URL: reference.GitHubConfigURL, Values: resolved.digest()}
+	if found := p.clients.Use(key, reference.holder(), source, p.options.Clock.Now()); found != nil {
+		return found, nil
+	}
+	// Created outside the lock, because that parses a private key and certificates. If two callers do so at the same
+	// time, one client is discarded.
+	authorities, err := p.bundles.Of(resolved.RootCAs)
+	if err != nil {
+		return nil, &InvalidError{Key: "githubServerTLS", Reason: whyUnusable(err)}
+	}
+	made, err := p.newClient(key, resolved, authorities)
+	if err != nil {
+		return nil, err
+	}
+	return p.clients.Add(key, made, authorities, reference.holder(), source, p.options.Clock.Now()), nil
+}
+
+func (p *Provider) newClient(key held.Key, resolved *Resolved, authorities *held.Bundle) (*actions.Client, error) {
+	options := actions.Options{
+		UserAgent: p.options.UserAgent,
+		Logger:    p.options.Logger,
+		Clock:     p.options.Clock,
+		OnRequest: func(info actions.RequestInfo) { p.observe(key, info) },
+		Addresses: p.options.Addresses.Check(key.URL, resolved.Proxy == nil),
+		Budget:    p.options.Budget,
+		Owner:     key.Namespace,
+		Account:   accountOf(key),
+	}
+	if authorities != nil {
+		options.RootCAs = authorities.Pool
+	}
+	if resolved.Proxy != nil {
+		options.Proxy = resolved.Proxy.Func()
+	}
+	made, err := actions.NewClient(key.URL, resolved.Credentials, options)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to GitHub: %w", err)
+	}
+	return made, nil
+}
+
+// observe notices refused credentials. A token that expires as usual, about every hour, gets a 401, too; one more read
+// then costs nothing.
+func (p *Provider) observe(key held.Key, info actions.RequestInfo) {
+	if info.StatusCode == http.StatusUnauthorized {
+		p.results.invalidate(p.clients.SourcesOf(key)...)
+	}
+	if p.options.OnRequest != nil {
+		p.clients.Tell(key, func(sets []types.NamespacedName) {
+			// Not of what stands for a former registration.
+			sets = slices.DeleteFunc(sets, func(s types.NamespacedName) bool { return strings.Contains(s.Name, " ") })
+			p.options.OnRequest(sets, info)
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/credentials/held"
 )
 
 const (
@@ -60,8 +61,8 @@ type Provider struct {
 	reader  reader
 	options Options
 	results results
-	clients clients
-	bundles *bundles
+	clients held.Clients[sourceKey]
+	bundles *held.Bundles
 }
 
 // New returns a provider. The reader must not be a cache, which would list and watch Secrets.
@@ -69,13 +70,13 @@ func New(kube client.Reader, options Options) *Provider {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	p := &Provider{options: options, bundles: &bundles{}}
+	p := &Provider{options: options, bundles: &held.Bundles{}}
 	p.reader = reader{kube: kube, bundles: p.bundles}
 	p.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
 		return openAzureKeyVault(config, proxy, options)
 	}
 	p.results.entries = map[sourceKey]*result{}
-	p.clients.entries, p.clients.unused = map[clientKey]*clientEntry{}, options.OnUnused
+	p.clients.Grace, p.clients.Interval, p.clients.Unused = keepGrace, RereadInterval, options.OnUnused
 	return p
 }
 
@@ -158,7 +159,7 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 // Forget drops what is kept only for a set that is gone.
 func (p *Provider) Forget(set types.NamespacedName) {
 	p.results.forget(set)
-	p.clients.forget(set)
+	p.clients.Forget(set)
 }
 
 // ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause is the reason why the

@@ -17,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials/held"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
@@ -29,7 +30,7 @@ const (
 // reader resolves a Reference. It remembers nothing.
 type reader struct {
 	kube    client.Reader
-	bundles *bundles
+	bundles *held.Bundles
 	// openVault returns the vault that a configuration describes.
 	openVault func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault
 }
@@ -118,7 +119,7 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 			Key:       selector.Key,
 		}
 	}
-	authorities, err := r.bundles.of(pem)
+	authorities, err := r.bundles.Of(pem)
 	if err != nil {
 		return "", &InvalidError{
 			Kind:      kindConfigMap,
@@ -128,7 +129,7 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 			Reason:    whyUnusable(err),
 		}
 	}
-	return authorities.text, nil
+	return authorities.Text, nil
 }
 
 // whyUnusable returns what is wrong with certificate authorities, and the correction.
@@ -335,7 +336,7 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 			Key:       "credentials in " + config.FileName,
 		}
 	}
-	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: r.bundles.copyOf(written.ServerRootCA)}
+	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: r.bundles.Copy(written.ServerRootCA)}
 	switch data, err := r.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix); {
 	case isMissing(err): // without a Secret it has no proxy
 	case err != nil:

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -84,6 +86,12 @@ func forRunnerSpec(of metav1.Object, spec *v1alpha1.EphemeralRunnerSpec) Referen
 		TLS:                spec.GitHubServerTLS.DeepCopy(),
 		Vault:              spec.VaultConfig.DeepCopy(),
 	}
+}
+
+// holder returns the set on whose account things are kept. A reference that names none, as one of a former
+// registration, stands for itself; no set has a name with a space.
+func (r Reference) holder() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: cmp.Or(r.Set, r.GitHubConfigURL+" "+r.GitHubConfigSecret)}
 }
 
 // sourceKey identifies what is read for a Reference: a hash, because a list of hosts without proxy can be long. The
