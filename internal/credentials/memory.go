@@ -153,12 +153,13 @@ func (r *results) hold(set types.NamespacedName, key sourceKey, now time.Time) {
 	}
 }
 
-// forget drops what only a set used that is gone.
-func (r *results) forget(set types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, unused := range r.holders.Forget(set) {
-		delete(r.entries, unused)
+// Forget drops what is kept only for a set that is gone.
+func (p *Provider) Forget(set types.NamespacedName) {
+	p.clients.Forget(set)
+	p.results.mu.Lock()
+	defer p.results.mu.Unlock()
+	for _, unused := range p.results.holders.Forget(set) {
+		delete(p.results.entries, unused)
 	}
 }
 

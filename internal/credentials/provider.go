@@ -156,12 +156,6 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 	return p.client(reference, resolved, noSource)
 }
 
-// Forget drops what is kept only for a set that is gone.
-func (p *Provider) Forget(set types.NamespacedName) {
-	p.results.forget(set)
-	p.clients.Forget(set)
-}
-
 // ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause is the reason why the
 // reference's own don't work: an Unusable error, or a refusal by GitHub. If the listener's are unusable too, the error
 // is Unusable; if they could not be read, it is not.
