@@ -107,7 +107,7 @@ func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[stri
 // Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as
 // ARC's listeners are.
 func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
-	source, holder := sourceOf("listener "+listener.String()), types.NamespacedName(listener)
+	source, holder := sourceOf("listener "+listener.String()), listener
 	return p.shared(ctx, source, holder, func(ctx context.Context) (*Resolved, error) {
 		return p.reader.listener(ctx, listener)
 	}, "listener", listener.String())

@@ -117,7 +117,7 @@ func meant(escape string) byte {
 	default:
 		return escape[1]
 	}
-	return byte(code)
+	return byte(code) //nolint:gosec // of two hexadecimal digits
 }
 
 // without returns the source with the secret parts of the text hidden.
