@@ -40,8 +40,6 @@ package actions
 
 import (
 	"context"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -80,25 +78,8 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 // CloseIdleConnections closes the connections that no call is using. Call it when the client is replaced.
 func (c *Client) CloseIdleConnections() { c.service.CloseIdleConnections() }
 
-// ErrNoCertificate means that a text has no certificate in PEM form.
-var ErrNoCertificate = errors.New("no certificate in PEM form")
-
-// CertPool returns a pool of the system's certificates and those in pem, for [Options]. If pem is empty, it returns
-// nil: the system's certificates only. It fails with ErrNoCertificate if pem is not empty and has no certificate that
-// can be parsed.
-func CertPool(pem string) (*x509.CertPool, error) {
-	if pem == "" {
-		return nil, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool() // a system whose certificates can't be read still has those in pem
-	}
-	if !pool.AppendCertsFromPEM([]byte(pem)) {
-		return nil, ErrNoCertificate
-	}
-	return pool, nil
-}
+// Close ends the calls that are under way, and all later ones. Call it when nobody is to use the client any more.
+func (c *Client) Close() { c.service.Close() }
 
 // RESTRequest is a call to GitHub's REST API.
 type RESTRequest struct {
@@ -140,9 +121,24 @@ func (c *Client) CallREST(ctx context.Context, r RESTRequest, result any) error 
 // ConfigURL returns the address at which the client registers runners.
 func (c *Client) ConfigURL() *ConfigURL { return c.service.Config }
 
-// Account names the account whose limits at GitHub the client uses: a GitHub App is one by its id, all personal access
-// tokens share one.
-func (c *Client) Account() string { return c.service.Account() }
+// Account is whose limits at GitHub calls use.
+type Account struct {
+	// Name is what people know of it: the App and its id, or that it is a token's.
+	Name string
+	// Key distinguishes it from others, also of the same name, and Owner is who brings the credential; both are those of
+	// the client's [Options].
+	Key, Owner string
+	// Proven is set if GitHub has accepted the credential for a call of its REST API.
+	Proven bool
+}
+
+// Account returns the account whose limits at GitHub the client uses.
+func (c *Client) Account() Account {
+	return Account{
+		Name: c.service.Account(), Key: c.service.Caller.Account, Owner: c.service.Owner,
+		Proven: c.service.IsProven(),
+	}
+}
 
 // Now returns the time on the client's clock.
 func (c *Client) Now() time.Time { return c.service.Clock.Now() }

@@ -135,16 +135,16 @@ type envelope struct {
 	Statistics  json.RawMessage `json:"statistics"`
 }
 
-// parseMessage decodes a message. It fails with ErrTruncated if the text ends too early, and with
-// *MalformedMessageError if anything else is wrong.
-func parseMessage(text []byte) (*Message, error) {
+// parseMessage decodes the message in an answer to a request that carried the secrets. It fails with ErrTruncated if the
+// text ends too early, and with *MalformedMessageError if anything else is wrong.
+func parseMessage(text []byte, secrets ...string) (*Message, error) {
 	var outer envelope
 	err := json.NewDecoder(bytes.NewReader(text)).Decode(&outer)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: %w", failure.ErrTruncated, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
-		return nil, &MalformedMessageError{Message: &Message{}, Err: failure.Short(err)}
+		return nil, &MalformedMessageError{Message: &Message{}, Err: failure.Short(err, secrets...)}
 	}
 	message, kind := &Message{}, ""
 	problems := []error{
@@ -157,11 +157,16 @@ func parseMessage(text []byte) (*Message, error) {
 	if kind == messageTypeJobs {
 		problems = append(problems, message.addBody(outer.Body))
 	} else {
-		kind = failure.Shorten(kind)
+		kind = failure.Quote(kind, secrets...)
 		problems = append(problems, fmt.Errorf("messageType %q is unknown", kind))
 	}
+	for i := range message.Unknown {
+		message.Unknown[i] = failure.Quote(message.Unknown[i], secrets...)
+	}
 	if err := errors.Join(problems...); err != nil {
-		return nil, &MalformedMessageError{MessageID: message.ID, MessageType: kind, Message: message, Err: err}
+		return nil, &MalformedMessageError{
+			MessageID: message.ID, MessageType: kind, Message: message, Err: failure.Redacted(err, secrets...),
+		}
 	}
 	return message, nil
 }
@@ -251,7 +256,7 @@ func (m *Message) addEntry(text json.RawMessage) error {
 	case "JobCompleted":
 		return appendDecoded(&m.JobsCompleted, text)
 	}
-	m.Unknown = append(m.Unknown, failure.Shorten(kind.MessageType))
+	m.Unknown = append(m.Unknown, kind.MessageType)
 	return nil
 }
 

@@ -197,6 +197,10 @@ func RefusalClasses() []RefusalClass { return failure.RefusalClasses() }
 // the class is RefusedCredential; the error's own text quotes GitHub.
 func RefusalOf(err error) (refusal Refusal, refused bool) { return failure.RefusalOf(err) }
 
+// Quote returns a foreign text as errors show it: Printable, short, and without the secrets that were sent to whoever
+// it is from, and what looks like others.
+func Quote(text string, secrets ...string) string { return failure.Quote(text, secrets...) }
+
 // Printable returns a text of GitHub, such as the name that somebody gave a job, with spaces instead of what a terminal
 // or a log would not show as it is.
 func Printable(text string) string { return failure.Printable(text) }

@@ -353,3 +353,22 @@ func TestSecretsDoNotPrint(t *testing.T) {
 		t.Errorf("logged: %s", s.logText())
 	}
 }
+
+// Tokens and the service's address are kept: a server can't have the program keep a megabyte of each.
+func TestLongTokensAndAddressesAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 17<<10)
+	for name, broken := range map[string]map[string]reply{
+		"registration token": {registrationTokenCall: {body: `{"token":"` + long + `"}`}},
+		"admin token":        {registerCall: {body: `{"url":"https://x.example.com/","token":"` + long + `"}`}},
+		"address":            {registerCall: {body: `{"url":"https://x.example.com/` + long + `","token":"x"}`}},
+	} {
+		s := newServer(t)
+		for call, answer := range broken {
+			s.on(call, answer)
+		}
+		_, err := s.client().GetRunnerScaleSetByID(t.Context(), 7)
+		if _, unexpected := errors.AsType[*actions.UnexpectedResponseError](err); !unexpected {
+			t.Errorf("%s: got %v, want an answer that breaks the protocol", name, err)
+		}
+	}
+}

@@ -140,7 +140,7 @@ func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAv
 		if err := appendDecoded(&jobs, job); err != nil {
 			c.service.Logger.Info(
 				"A job on offer can't be read, at least in part",
-				"scaleSetID", scaleSetID, "cause", failure.Shorten(err.Error()),
+				"scaleSetID", scaleSetID, "cause", failure.Quote(err.Error()),
 			)
 		}
 	}

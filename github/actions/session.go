@@ -131,6 +131,9 @@ func (s *Session) stateCall(ctx context.Context, r service.Request, known *sessi
 	if state.ID == "" || state.QueueToken == "" {
 		return nil, failure.Unexpected(r.Endpoint, errors.New("the session lacks its id or messageQueueAccessToken"))
 	}
+	if err := service.CheckToken(r.Endpoint, state.QueueToken); err != nil {
+		return nil, err
+	}
 	state.queue = queue
 	return state, s.client.service.AcceptNamed(r.Endpoint, queue)
 }
@@ -168,7 +171,7 @@ func (s *Session) GetMessage(ctx context.Context, lastMessageID int64, maxCapaci
 	if holdsNothing(answer) {
 		return nil, nil
 	}
-	return parseMessage(answer.Body)
+	return parseMessage(answer.Body, answer.Secrets...)
 }
 
 // asMalformedMessage returns err, or *MalformedMessageError if a message was too large and its ID could be read.

@@ -27,7 +27,7 @@ import (
 type GitHub interface {
 	CallREST(ctx context.Context, r actions.RESTRequest, result any) error
 	ConfigURL() *actions.ConfigURL
-	Account() string
+	Account() actions.Account
 	Now() time.Time
 }
 
@@ -37,8 +37,8 @@ type Client struct{ github GitHub }
 // New returns a client that calls GitHub as the other one does.
 func New(github GitHub) *Client { return &Client{github: github} }
 
-// Account names the account whose limits at GitHub the calls use, as in package actions.
-func (c *Client) Account() string { return c.github.Account() }
+// Account returns the account whose limits at GitHub the calls use, as package actions does.
+func (c *Client) Account() actions.Account { return c.github.Account() }
 
 // Now returns the time on the client's clock.
 func (c *Client) Now() time.Time { return c.github.Now() }

@@ -84,6 +84,9 @@ func runPath(run int64, rest ...string) []string {
 	return append([]string{"actions", "runs", strconv.FormatInt(run, 10)}, rest...)
 }
 
+// maxCommit bounds the name of a commit, which is kept: 40 or 64 hexadecimal digits.
+const maxCommit = 64
+
 // GetRun returns a workflow run. It fails with ErrNotFound of package actions if there is none, or none that the
 // credential may see.
 func (c *Client) GetRun(ctx context.Context, in Repository, run int64) (*Run, error) {
@@ -95,7 +98,7 @@ func (c *Client) GetRun(ctx context.Context, in Repository, run int64) (*Run, er
 	if err != nil {
 		return nil, err
 	}
-	if found.ID != run || found.Attempt < 1 || found.Status == "" {
+	if found.ID != run || found.Attempt < 1 || found.Status == "" || len(found.HeadSHA) > maxCommit {
 		return nil, &actions.UnexpectedResponseError{
 			Endpoint: actions.EndpointGetRun,
 			Err:      errors.New("the answer is not the run"),

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -102,7 +103,7 @@ func TestAllowedAddressesOnTheMachine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f = newFixture(t, allowing(t, "https://github.com", c.URL), func(o *credentials.Options) {
 		// Before the pause, which would not end on this clock.
-		o.OnRequest = func(string, actions.RequestInfo) { cancel() }
+		o.OnRequest = func([]types.NamespacedName, actions.RequestInfo) { cancel() }
 	})
 	if _, err := f.mustClient(t, reference).GetRunnerScaleSetByID(ctx, 1); err == nil || c.asked.Load() == before {
 		t.Errorf("got %v; the proxy was not asked", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -90,7 +91,7 @@ func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	}))
 	defer github.Close()
 	f := newFixture(t, func(o *credentials.Options) {
-		o.OnRequest = func(string, actions.RequestInfo) { seen++ }
+		o.OnRequest = func([]types.NamespacedName, actions.RequestInfo) { seen++ }
 	})
 	reference := githubReference()
 	reference.GitHubConfigURL = github.URL + "/org"
@@ -116,23 +117,24 @@ func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	}
 }
 
-func TestUnusedURLsAreTold(t *testing.T) {
-	var told []string
+func TestSetsWithoutAClientAreTold(t *testing.T) {
+	var told []types.NamespacedName
 	f := newFixture(t, func(o *credentials.Options) {
-		o.OnUnused = func(url string) { told = append(told, url) }
+		o.OnUnused = func(set types.NamespacedName) { told = append(told, set) }
 	})
-	f.mustClient(t, githubReference())
+	f.mustClient(t, ofSet("idle"))
 	f.store.setSecret("runners", "github", credentials.KeyToken, "token-2")
 	f.clock.Step(credentials.RereadInterval)
-	f.mustClient(t, githubReference())
-	other := githubReference()
-	other.GitHubConfigURL = "https://github.com/other"
+	f.mustClient(t, ofSet("idle"))
+	f.mustClient(t, ofSet("gone"))
+	f.Forget(types.NamespacedName{Namespace: "runners", Name: "gone"})
 	for range int(kept/credentials.RereadInterval) + 1 {
 		f.clock.Step(credentials.RereadInterval)
-		f.mustClient(t, other)
+		f.mustClient(t, githubReference())
 	}
-	if len(told) != 1 || told[0] != "https://github.com/org" {
-		t.Errorf("told %q, want the URL that nobody asks for, once although it had two clients", told)
+	want := []types.NamespacedName{{Namespace: "runners", Name: "gone"}, {Namespace: "runners", Name: "idle"}}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 
@@ -155,24 +157,24 @@ func TestReferencesOfOneScaleSetAreEqual(t *testing.T) {
 		}},
 	}
 	set := &v1alpha1.AutoscalingRunnerSet{}
-	set.Namespace = "runners"
+	set.Namespace, set.Name = "runners", "set"
 	set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret, set.Spec.Proxy,
 		set.Spec.GitHubServerTLS = "https://github.com/org",
 		"github", proxy, tls
 
 	listener := &v1alpha1.AutoscalingListener{}
 	listener.Namespace = "manager"
-	listener.Spec.AutoscalingRunnerSetNamespace = "runners"
+	listener.Spec.AutoscalingRunnerSetNamespace, listener.Spec.AutoscalingRunnerSetName = "runners", "set"
 	listener.Spec.GitHubConfigUrl, listener.Spec.GitHubConfigSecret = "https://github.com/org", "github"
 	listener.Spec.Proxy, listener.Spec.GitHubServerTLS = proxy.DeepCopy(), tls.DeepCopy()
 
 	runner := &v1alpha1.EphemeralRunner{}
-	runner.Namespace = "runners"
+	runner.Namespace, runner.Labels = "runners", map[string]string{v1alpha1.LabelScaleSetName: "set"}
 	runner.Spec.GitHubConfigUrl, runner.Spec.GitHubConfigSecret = "https://github.com/org", "github"
 	runner.Spec.Proxy, runner.Spec.GitHubServerTLS = proxy.DeepCopy(), tls.DeepCopy()
 
 	runnerSet := &v1alpha1.EphemeralRunnerSet{}
-	runnerSet.Namespace = "runners"
+	runnerSet.Namespace, runnerSet.Labels = "runners", runner.Labels
 	runnerSet.Spec.EphemeralRunnerSpec = runner.Spec
 
 	want := credentials.ForAutoscalingRunnerSet(set)

@@ -2,30 +2,41 @@ package credentials
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/credentials/azurekeyvault"
+	"github.com/harrier-ci/harrier/internal/credentials/held"
 )
 
-// shared returns the known result for the key, or reads it a single time for all concurrent callers. values are logged.
+// shared returns the known result for the key, or reads it a single time for all concurrent callers, on account of a
+// set. values are logged.
 func (p *Provider) shared(
-	ctx context.Context, key sourceKey, read func(context.Context) (*Resolved, error), values ...any,
+	ctx context.Context, key sourceKey, set types.NamespacedName, read func(context.Context) (*Resolved, error),
+	values ...any,
 ) (*Resolved, error) {
-	resolved, fresh, edition, err := p.results.get(key, p.options.Clock.Now())
+	resolved, fresh, edition, err := p.results.get(key, set, p.options.Clock.Now())
 	if fresh {
 		return resolved, err
 	}
-	flight := p.results.flights.DoChan(fmt.Sprintf("%d %s", edition, key), func() (any, error) {
+	flight := p.results.flights.DoChan(fmt.Sprintf("%d %x", edition, key), func() (any, error) {
 		// Another caller may have read it since the check above.
-		if resolved, fresh, _, err := p.results.get(key, p.options.Clock.Now()); fresh {
+		if resolved, fresh, _, err := p.results.get(key, set, p.options.Clock.Now()); fresh {
 			return resolved, err
 		}
 		// The read outlives the caller that started it, because others wait for it too.
@@ -38,7 +49,11 @@ func (p *Provider) shared(
 			)...)
 		}
 		now := p.options.Clock.Now()
-		entry, replaced := p.results.put(key, now, edition, resolved, err)
+		authorities := (*held.Bundle)(nil)
+		if err == nil {
+			authorities, _ = p.bundles.Of(resolved.RootCAs) // whoever uses it learns what is wrong with it
+		}
+		entry, replaced := p.results.put(key, set, now, edition, resolved, authorities, err)
 		if replaced {
 			p.options.Logger.Info(
 				"Credentials, proxy or certificate authorities changed; new calls use the new ones",
@@ -67,7 +82,7 @@ func (p *Provider) shared(
 // Everybody else gets the result, too. It fails as Resolve does, and also if only what was read before could be
 // returned.
 func (p *Provider) Reread(ctx context.Context, reference Reference) (*Resolved, error) {
-	p.results.outdate(reference.source(), p.options.Clock.Now())
+	p.results.outdate(reference.source(), reference.holder(), p.options.Clock.Now())
 	resolved, err := p.Resolve(ctx, reference)
 	if err == nil {
 		err = p.results.lastError(reference.source())
@@ -85,6 +100,7 @@ type results struct {
 
 	mu      sync.Mutex
 	entries map[sourceKey]*result
+	holders held.Sets[sourceKey]
 	swept   time.Time
 }
 
@@ -93,6 +109,8 @@ type result struct {
 	// resolved is the last good outcome, nil before the first. It was read at goodAt.
 	resolved *Resolved
 	goodAt   time.Time
+	// authorities has the text of resolved.RootCAs, so that it is not made again; nil if there is none.
+	authorities *held.Bundle
 	// err is the error of the last read, nil if it succeeded. That read was at readAt.
 	err    error
 	readAt time.Time
@@ -105,7 +123,9 @@ type result struct {
 }
 
 // get returns the known result, and false if it must be read (again), for the edition.
-func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh bool, edition int, err error) {
+func (r *results) get(
+	key sourceKey, set types.NamespacedName, now time.Time,
+) (resolved *Resolved, fresh bool, edition int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(now)
@@ -114,6 +134,7 @@ func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh b
 		return nil, false, 0, nil
 	}
 	entry.usedAt = now
+	r.hold(set, key, now)
 	limit := RereadInterval
 	if entry.invalid || entry.err != nil {
 		limit = RetryBackoff
@@ -125,10 +146,28 @@ func (r *results) get(key sourceKey, now time.Time) (resolved *Resolved, fresh b
 	return resolved, true, entry.edition, err
 }
 
+// hold notes who uses a result, and drops what the set used before. The caller holds the lock.
+func (r *results) hold(set types.NamespacedName, key sourceKey, now time.Time) {
+	for _, unused := range r.holders.Use(set, key, now) {
+		delete(r.entries, unused)
+	}
+}
+
+// Forget drops what is kept only for a set that is gone.
+func (p *Provider) Forget(set types.NamespacedName) {
+	p.clients.Forget(set)
+	p.results.mu.Lock()
+	defer p.results.mu.Unlock()
+	for _, unused := range p.results.holders.Forget(set) {
+		delete(p.results.entries, unused)
+	}
+}
+
 // put remembers a read for an edition. It returns a copy of what is known now, and whether good values were replaced by
 // different ones. A read for an earlier edition is not remembered.
 func (r *results) put(
-	key sourceKey, now time.Time, edition int, resolved *Resolved, err error,
+	key sourceKey, set types.NamespacedName, now time.Time, edition int, resolved *Resolved, authorities *held.Bundle,
+	err error,
 ) (known result, replaced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,13 +176,14 @@ func (r *results) put(
 	case entry == nil:
 		entry = &result{usedAt: now, edition: edition}
 		r.entries[key] = entry
+		r.hold(set, key, now)
 	case entry.edition != edition:
 		return result{resolved: resolved, goodAt: now, err: err, readAt: now}, false
 	}
 	entry.err, entry.readAt, entry.invalid = err, now, false
 	if err == nil {
-		replaced = entry.resolved != nil && keyOf("", entry.resolved) != keyOf("", resolved)
-		entry.resolved, entry.goodAt = resolved, now
+		replaced = entry.resolved != nil && entry.resolved.digest() != resolved.digest()
+		entry.resolved, entry.authorities, entry.goodAt = resolved, authorities, now
 	}
 	return *entry, replaced
 }
@@ -183,13 +223,14 @@ func (r *results) invalidate(keys ...sourceKey) {
 }
 
 // outdate makes the next use read, also if a read is under way that may have begun before the change.
-func (r *results) outdate(key sourceKey, now time.Time) {
+func (r *results) outdate(key sourceKey, set types.NamespacedName, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entries[key]
 	if entry == nil {
 		entry = &result{usedAt: now}
 		r.entries[key] = entry
+		r.hold(set, key, now)
 	}
 	entry.edition++
 	entry.invalid, entry.readAt = true, time.Time{}
@@ -214,84 +255,90 @@ func (r *results) sweep(now time.Time) {
 	for key, entry := range r.entries {
 		if now.Sub(entry.usedAt) >= keepGrace {
 			delete(r.entries, key)
+			r.holders.Drop(key)
+		}
+	}
+	for _, set := range r.holders.Idle(now.Add(-keepGrace)) {
+		for _, unused := range r.holders.Forget(set) {
+			delete(r.entries, unused)
 		}
 	}
 }
 
-// clients are the clients in use, keyed by everything that distinguishes them.
-type clients struct {
-	// unused is called with each config URL that no longer has a client; it may be nil.
-	unused  func(url string)
-	mu      sync.Mutex
-	entries map[clientKey]*clientEntry
-	swept   time.Time
+// digest stands for all values.
+func (r *Resolved) digest() [sha256.Size]byte {
+	roots := sha256.Sum256([]byte(r.RootCAs)) // of 1 MiB it takes a millisecond, and a call to GitHub some hundred
+	// A nil proxy, which means the environment's, and an empty one, which means none, have other texts. Strings and
+	// numbers can't fail to encode.
+	text, _ := json.Marshal(struct {
+		Token string
+		App   *actions.AppCredentials
+		Roots []byte
+		Proxy *ProxySettings
+	}{r.Credentials.Token, r.Credentials.App, roots[:], r.Proxy})
+	return sha256.Sum256(text)
 }
 
-// clientKey holds values, not names: callers share a client exactly if they would create the same one.
-type clientKey struct {
-	url            string
-	token          string
-	appID          string
-	installationID int64
-	privateKey     string
-	rootCAs        string
-	// proxied distinguishes an empty proxy configuration, which means no proxy, from none, which means the
-	// environment's proxy.
-	proxied bool
-	proxy   ProxySettings
-}
+// salt makes the names of accounts worthless outside of this process.
+var salt = sync.OnceValue(func() []byte {
+	made := make([]byte, sha256.Size)
+	_, _ = rand.Read(made) // never fails
+	return made
+})
 
-type clientEntry struct {
-	client *actions.Client
-	usedAt time.Time
-	// sources are read again when GitHub refuses the credentials.
-	sources map[sourceKey]struct{}
-}
-
-func keyOf(url string, resolved *Resolved) clientKey {
-	key := clientKey{url: url, token: resolved.Credentials.Token, rootCAs: resolved.RootCAs}
-	if app := resolved.Credentials.App; app != nil {
-		key.appID, key.installationID, key.privateKey = app.ID, app.InstallationID, app.PrivateKey
+// accountOf names the account that calls with these values use: whoever has another credential, or reaches the server
+// by another way, can't spend what is its. On a way without TLS nothing proves who answers, so that the account is the
+// namespace's own.
+func accountOf(key held.Key) string {
+	name := hmac.New(sha256.New, salt())
+	server, namespace := key.URL, key.Namespace
+	if address, err := url.Parse(key.URL); err == nil {
+		server = strings.ToLower(address.Scheme + "://" + address.Host)
+		if address.Scheme == "https" {
+			namespace = ""
+		}
 	}
-	if resolved.Proxy != nil {
-		key.proxied, key.proxy = true, *resolved.Proxy
-	}
-	return key
+	fmt.Fprintf(name, "%q %q %x", server, namespace, key.Values)
+	return hex.EncodeToString(name.Sum(nil)[:16])
 }
 
 // client returns the shared client for the values, and notes which source they came from; "" means none.
 func (p *Provider) client(reference Reference, resolved *Resolved, source sourceKey) (*actions.Client, error) {
-	key := keyOf(reference.GitHubConfigURL, resolved)
-	if found := p.clients.use(key, source, p.options.Clock.Now()); found != nil {
+	key := held.Key{Namespace: reference.Namespace, URL: reference.GitHubConfigURL, Values: resolved.digest()}
+	if found := p.clients.Use(key, reference.holder(), source, p.options.Clock.Now()); found != nil {
 		return found, nil
 	}
 	// Created outside the lock, because that parses a private key and certificates. If two callers do so at the same
 	// time, one client is discarded.
-	made, err := p.newClient(key, resolved)
+	authorities, err := p.bundles.Of(resolved.RootCAs)
+	if err != nil {
+		return nil, &InvalidError{Key: "githubServerTLS", Reason: whyUnusable(err)}
+	}
+	made, err := p.newClient(key, resolved, authorities)
 	if err != nil {
 		return nil, err
 	}
-	return p.clients.add(key, made, source, p.options.Clock.Now()), nil
+	return p.clients.Add(key, made, authorities, reference.holder(), source, p.options.Clock.Now()), nil
 }
 
-func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client, error) {
-	pool, err := actions.CertPool(resolved.RootCAs)
-	if err != nil {
-		return nil, &InvalidError{Key: "githubServerTLS", Reason: noCertificate}
-	}
+func (p *Provider) newClient(key held.Key, resolved *Resolved, authorities *held.Bundle) (*actions.Client, error) {
 	options := actions.Options{
 		UserAgent: p.options.UserAgent,
-		RootCAs:   pool,
 		Logger:    p.options.Logger,
 		Clock:     p.options.Clock,
 		OnRequest: func(info actions.RequestInfo) { p.observe(key, info) },
-		Addresses: p.options.Addresses.Check(key.url, resolved.Proxy == nil),
+		Addresses: p.options.Addresses.Check(key.URL, resolved.Proxy == nil),
 		Budget:    p.options.Budget,
+		Owner:     key.Namespace,
+		Account:   accountOf(key),
+	}
+	if authorities != nil {
+		options.RootCAs = authorities.Pool
 	}
 	if resolved.Proxy != nil {
 		options.Proxy = resolved.Proxy.Func()
 	}
-	made, err := actions.NewClient(key.url, resolved.Credentials, options)
+	made, err := actions.NewClient(key.URL, resolved.Credentials, options)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to GitHub: %w", err)
 	}
@@ -300,86 +347,15 @@ func (p *Provider) newClient(key clientKey, resolved *Resolved) (*actions.Client
 
 // observe notices refused credentials. A token that expires as usual, about every hour, gets a 401, too; one more read
 // then costs nothing.
-func (p *Provider) observe(key clientKey, info actions.RequestInfo) {
+func (p *Provider) observe(key held.Key, info actions.RequestInfo) {
 	if info.StatusCode == http.StatusUnauthorized {
-		p.results.invalidate(p.clients.sourcesOf(key)...)
+		p.results.invalidate(p.clients.SourcesOf(key)...)
 	}
 	if p.options.OnRequest != nil {
-		p.options.OnRequest(key.url, info)
+		p.clients.Tell(key, func(sets []types.NamespacedName) {
+			// Not of what stands for a former registration.
+			sets = slices.DeleteFunc(sets, func(s types.NamespacedName) bool { return strings.Contains(s.Name, " ") })
+			p.options.OnRequest(sets, info)
+		})
 	}
-}
-
-// use returns the client for the key, or nil if there is none.
-func (c *clients) use(key clientKey, source sourceKey, now time.Time) *actions.Client {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sweep(now)
-	entry, known := c.entries[key]
-	if !known {
-		return nil
-	}
-	entry.use(source, now)
-	return entry.client
-}
-
-// add stores a client unless somebody was faster, and returns the stored one.
-func (c *clients) add(key clientKey, made *actions.Client, source sourceKey, now time.Time) *actions.Client {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry, known := c.entries[key]
-	if !known {
-		entry = &clientEntry{client: made, sources: map[sourceKey]struct{}{}}
-		c.entries[key] = entry
-	}
-	entry.use(source, now)
-	return entry.client
-}
-
-func (e *clientEntry) use(source sourceKey, now time.Time) {
-	e.usedAt = now
-	if source != "" {
-		e.sources[source] = struct{}{}
-	}
-}
-
-func (c *clients) sourcesOf(key clientKey) []sourceKey {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry, known := c.entries[key]
-	if !known {
-		return nil
-	}
-	sources := make([]sourceKey, 0, len(entry.sources))
-	for source := range entry.sources {
-		sources = append(sources, source)
-	}
-	return sources
-}
-
-// sweep drops clients that have not been used for keepGrace, among them those with replaced credentials. Calls in
-// flight continue. The caller holds the lock.
-func (c *clients) sweep(now time.Time) {
-	if now.Sub(c.swept) < RereadInterval {
-		return
-	}
-	c.swept = now
-	for key, entry := range c.entries {
-		if now.Sub(entry.usedAt) >= keepGrace {
-			entry.client.CloseIdleConnections()
-			delete(c.entries, key)
-			if c.unused != nil && !c.has(key.url) {
-				c.unused(key.url)
-			}
-		}
-	}
-}
-
-// has reports whether there is a client for the config URL. The caller holds the lock.
-func (c *clients) has(url string) bool {
-	for key := range c.entries {
-		if key.url == url {
-			return true
-		}
-	}
-	return false
 }

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/credentials/held"
 )
 
 const (
@@ -43,10 +45,11 @@ type Options struct {
 	Addresses *addresses.Policy
 	// Budget limits the memory for GitHub's answers; nil means that only each answer is limited.
 	Budget *actions.Budget
-	// OnRequest is called after every attempt of every client, concurrently, and must not block. OnUnused is called
-	// when no client is left for a config URL.
-	OnRequest func(configURL string, info actions.RequestInfo)
-	OnUnused  func(configURL string)
+	// OnRequest is called after every attempt of every client, with the sets that use it. OnUnused is called when a set
+	// has no client any more; OnRequest is not called with it again, unless somebody asks for one. Neither may block or
+	// call the provider.
+	OnRequest func(sets []types.NamespacedName, info actions.RequestInfo)
+	OnUnused  func(set types.NamespacedName)
 	// Vaults are the rules for reading with the manager's identity; empty means any vault and secret.
 	Vaults []VaultRule
 	// VaultCertificateDirectory, if set, is the only directory from which the certificates of vaults' clients are read.
@@ -58,7 +61,8 @@ type Provider struct {
 	reader  reader
 	options Options
 	results results
-	clients clients
+	clients held.Clients[sourceKey]
+	bundles *held.Bundles
 }
 
 // New returns a provider. The reader must not be a cache, which would list and watch Secrets.
@@ -66,12 +70,13 @@ func New(kube client.Reader, options Options) *Provider {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	p := &Provider{reader: reader{kube: kube}, options: options}
+	p := &Provider{options: options, bundles: &held.Bundles{}}
+	p.reader = reader{kube: kube, bundles: p.bundles}
 	p.reader.openVault = func(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySettings) vault {
 		return openAzureKeyVault(config, proxy, options)
 	}
 	p.results.entries = map[sourceKey]*result{}
-	p.clients.entries, p.clients.unused = map[clientKey]*clientEntry{}, options.OnUnused
+	p.clients.Grace, p.clients.Interval, p.clients.Unused = keepGrace, RereadInterval, options.OnUnused
 	return p
 }
 
@@ -82,7 +87,7 @@ func (p *Provider) Resolve(ctx context.Context, reference Reference) (*Resolved,
 	if err := checkVault(p.options.Vaults, reference); err != nil {
 		return nil, err
 	}
-	return p.shared(ctx, reference.source(), func(ctx context.Context) (*Resolved, error) {
+	return p.shared(ctx, reference.source(), reference.holder(), func(ctx context.Context) (*Resolved, error) {
 		return p.reader.read(ctx, reference)
 	}, "namespace", reference.Namespace, "githubConfigSecret", reference.GitHubConfigSecret)
 }
@@ -102,7 +107,8 @@ func (p *Provider) ProxyData(ctx context.Context, reference Reference) (map[stri
 // Use the result with ClientFrom. It fails with *MissingError if the listener is configured to ask a vault itself, as
 // ARC's listeners are.
 func (p *Provider) FromListener(ctx context.Context, listener client.ObjectKey) (*Resolved, error) {
-	return p.shared(ctx, sourceKey("listener "+listener.String()), func(ctx context.Context) (*Resolved, error) {
+	source, holder := sourceOf("listener "+listener.String()), listener
+	return p.shared(ctx, source, holder, func(ctx context.Context) (*Resolved, error) {
 		return p.reader.listener(ctx, listener)
 	}, "listener", listener.String())
 }
@@ -120,8 +126,8 @@ func (p *Provider) CheckAddresses(reference Reference) error {
 	return checkProxies(policy, "vaultConfig.proxy", reference.Vault.Proxy)
 }
 
-// Client returns the client for the reference. Callers with equal config URL, credentials, CA and proxy share one. It
-// fails as Resolve does, and with *actions.InvalidConfigURLError or *addresses.NotAllowedError. Ask for the client
+// Client returns the client for the reference. Callers of a namespace with equal config URL, credentials, CA and proxy
+// share one. Of each set the client before the last ends, with its calls. It fails as Resolve does, and with *actions.InvalidConfigURLError or *addresses.NotAllowedError. Ask for the client
 // before every call instead of keeping it; otherwise rotation has no effect.
 func (p *Provider) Client(ctx context.Context, reference Reference) (*actions.Client, error) {
 	client, _, err := p.Reach(ctx, reference)
@@ -147,7 +153,7 @@ func (p *Provider) ClientFrom(reference Reference, resolved *Resolved) (*actions
 	if err := p.CheckAddresses(reference); err != nil {
 		return nil, err
 	}
-	return p.client(reference, resolved, "")
+	return p.client(reference, resolved, noSource)
 }
 
 // ClientOfListener returns a client that uses the credentials in the listener's Secrets. cause is the reason why the

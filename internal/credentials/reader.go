@@ -2,8 +2,8 @@ package credentials
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/credentials/held"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 )
 
@@ -28,7 +29,8 @@ const (
 
 // reader resolves a Reference. It remembers nothing.
 type reader struct {
-	kube client.Reader
+	kube    client.Reader
+	bundles *held.Bundles
 	// openVault returns the vault that a configuration describes.
 	openVault func(*v1alpha1.AzureKeyVaultConfig, *ProxySettings) vault
 }
@@ -90,7 +92,7 @@ func (r reader) inSecrets(ctx context.Context, namespace string) origin {
 const noCertificate = "it contains no certificate; put the certificate authorities there in PEM form (-----BEGIN " +
 	"CERTIFICATE-----)"
 
-// rootCAs returns the PEM in the reference's ConfigMap, or "" if it names none.
+// rootCAs returns the PEM in the reference's ConfigMap, or "" if it names none: the one copy of it.
 func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error) {
 	if reference.TLS == nil || reference.TLS.CertificateFrom == nil ||
 		reference.TLS.CertificateFrom.ConfigMapKeyRef == nil {
@@ -116,16 +118,26 @@ func (r reader) rootCAs(ctx context.Context, reference Reference) (string, error
 			Name:      selector.Name,
 			Key:       selector.Key,
 		}
-	case !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)):
+	}
+	authorities, err := r.bundles.Of(pem)
+	if err != nil {
 		return "", &InvalidError{
 			Kind:      kindConfigMap,
 			Namespace: reference.Namespace,
 			Name:      selector.Name,
 			Key:       selector.Key,
-			Reason:    noCertificate,
+			Reason:    whyUnusable(err),
 		}
 	}
-	return pem, nil
+	return authorities.Text, nil
+}
+
+// whyUnusable returns what is wrong with certificate authorities, and the correction.
+func whyUnusable(err error) string {
+	if errors.Is(err, actions.ErrCertificates) {
+		return err.Error() + "; remove it from the bundle"
+	}
+	return noCertificate
 }
 
 // secret returns the data of a Secret. It fails with *MissingError.
@@ -324,7 +336,7 @@ func (r reader) listener(ctx context.Context, listener client.ObjectKey) (*Resol
 			Key:       "credentials in " + config.FileName,
 		}
 	}
-	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: written.ServerRootCA}
+	resolved := &Resolved{Credentials: written.ForActions(), RootCAs: r.bundles.Copy(written.ServerRootCA)}
 	switch data, err := r.secret(ctx, listener.Namespace, listener.Name+ListenerProxySuffix); {
 	case isMissing(err): // without a Secret it has no proxy
 	case err != nil:

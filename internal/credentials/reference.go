@@ -1,6 +1,8 @@
 package credentials
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,8 @@ import (
 
 	"golang.org/x/net/http/httpproxy"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
@@ -22,6 +26,9 @@ import (
 type Reference struct {
 	// Namespace holds the Secrets and the ConfigMap. It is that of the AutoscalingRunnerSet.
 	Namespace string `json:"namespace,omitempty"`
+	// Set is the name of the AutoscalingRunnerSet on whose account things are kept and measured; empty if it isn't
+	// known.
+	Set string `json:"-"`
 	// GitHubConfigURL is the address at which the runners register.
 	GitHubConfigURL string `json:"githubConfigUrl,omitempty"`
 	// GitHubConfigSecret is the name of a Secret, or of a secret in the vault if there is one.
@@ -36,6 +43,7 @@ type Reference struct {
 func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 	return Reference{
 		Namespace:          set.Namespace,
+		Set:                set.Name,
 		GitHubConfigURL:    set.Spec.GitHubConfigUrl,
 		GitHubConfigSecret: set.Spec.GitHubConfigSecret,
 		Proxy:              set.Spec.Proxy.DeepCopy(),
@@ -49,6 +57,7 @@ func ForAutoscalingRunnerSet(set *v1alpha1.AutoscalingRunnerSet) Reference {
 func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 	return Reference{
 		Namespace:          listener.Spec.AutoscalingRunnerSetNamespace,
+		Set:                listener.Spec.AutoscalingRunnerSetName,
 		GitHubConfigURL:    listener.Spec.GitHubConfigUrl,
 		GitHubConfigSecret: listener.Spec.GitHubConfigSecret,
 		Proxy:              listener.Spec.Proxy.DeepCopy(),
@@ -59,17 +68,18 @@ func ForAutoscalingListener(listener *v1alpha1.AutoscalingListener) Reference {
 
 // ForEphemeralRunnerSet returns the reference in the spec of the set's runners.
 func ForEphemeralRunnerSet(set *v1alpha1.EphemeralRunnerSet) Reference {
-	return forRunnerSpec(set.Namespace, &set.Spec.EphemeralRunnerSpec)
+	return forRunnerSpec(set, &set.Spec.EphemeralRunnerSpec)
 }
 
 // ForEphemeralRunner returns the reference in the runner's spec.
 func ForEphemeralRunner(runner *v1alpha1.EphemeralRunner) Reference {
-	return forRunnerSpec(runner.Namespace, &runner.Spec)
+	return forRunnerSpec(runner, &runner.Spec)
 }
 
-func forRunnerSpec(namespace string, spec *v1alpha1.EphemeralRunnerSpec) Reference {
+func forRunnerSpec(of metav1.Object, spec *v1alpha1.EphemeralRunnerSpec) Reference {
 	return Reference{
-		Namespace:          namespace,
+		Namespace:          of.GetNamespace(),
+		Set:                of.GetLabels()[v1alpha1.LabelScaleSetName],
 		GitHubConfigURL:    spec.GitHubConfigUrl,
 		GitHubConfigSecret: spec.GitHubConfigSecret,
 		Proxy:              spec.Proxy.DeepCopy(),
@@ -78,15 +88,27 @@ func forRunnerSpec(namespace string, spec *v1alpha1.EphemeralRunnerSpec) Referen
 	}
 }
 
-// sourceKey identifies what is read for a Reference. The config URL is not part of it, so that all sets of a namespace
-// that name the same Secret, proxy and CA share one read.
-type sourceKey string
+// holder returns the set on whose account things are kept. A reference that names none, as one of a former
+// registration, stands for itself; no set has a name with a space.
+func (r Reference) holder() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: cmp.Or(r.Set, r.GitHubConfigURL+" "+r.GitHubConfigSecret)}
+}
+
+// sourceKey identifies what is read for a Reference: a hash, because a list of hosts without proxy can be long. The
+// config URL and the set are not part of it, so that all sets of a namespace that name the same Secret, proxy and CA
+// share one read.
+type sourceKey [sha256.Size]byte
+
+// noSource is that of values that were not read for a Reference.
+var noSource sourceKey
+
+func sourceOf(text string) sourceKey { return sha256.Sum256([]byte(text)) }
 
 func (r Reference) source() sourceKey {
 	r.GitHubConfigURL = ""
 	// Strings, booleans and lists of them can't fail to encode.
 	text, _ := json.Marshal(r)
-	return sourceKey(text)
+	return sourceOf(string(text))
 }
 
 // usesVault reports whether the names refer to secrets in a vault.

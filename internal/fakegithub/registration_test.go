@@ -143,6 +143,10 @@ func TestApp(t *testing.T) {
 			if got.status == 201 {
 				var token struct{ Token string }
 				c.want(201, got, &token)
+				if !strings.HasPrefix(token.Token, "ghs_12_eyJ") || strings.Count(token.Token, ".") != 2 ||
+					len(token.Token) < 500 {
+					t.Errorf("token %s, want GitHub's form of April 2026", token.Token)
+				}
 				c.want(201, c.do("POST", c.base+"/api/v3/repos/acme/app/actions/runners/registration-token", "Bearer "+
 					token.Token, nil), nil)
 			}

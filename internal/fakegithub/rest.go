@@ -1,8 +1,11 @@
 package fakegithub
 
 import (
+	"cmp"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -265,9 +268,21 @@ func (t *tokens) app(now time.Time, credential string) *App {
 
 func (t *tokens) newInstallationToken(now time.Time, app *App) (string, time.Time) {
 	maps.DeleteFunc(t.installation, func(_ string, token installationToken) bool { return !now.Before(token.until) })
-	token, until := "ghs_"+uuid.NewString(), now.Add(installationTokenLifetime)
+	until := now.Add(installationTokenLifetime)
+	token := installationTokenOf(cmp.Or(app.ID, app.ClientID), now, until)
 	t.installation[token] = installationToken{until: until, app: app.ID + app.ClientID, permissions: t.permissions}
 	return token, until
+}
+
+// installationTokenOf returns a token of the form that GitHub's have since April 2026: ghs_<app>_<JWT>, about 520
+// characters. Nobody verifies its signature: a token is good if it is known.
+func installationTokenOf(app string, now, until time.Time) string {
+	signature := make([]byte, 256) // as long as an RSA key of 2,048 bits makes it
+	_, _ = rand.Read(signature)    // never fails
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"iss":"fakegithub","jti":%q,"iat":%d,"exp":%d}`, uuid.NewString(), now.Unix(), until.Unix())
+	return "ghs_" + app + "_" + encode([]byte(`{"alg":"RS256","typ":"JWT"}`)) + "." + encode([]byte(claims)) + "." +
+		encode(signature)
 }
 
 func (t *tokens) newRegistrationToken(now time.Time, scopeKey string) (string, time.Time) {

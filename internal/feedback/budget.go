@@ -2,30 +2,40 @@ package feedback
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // GitHub lets an App make 80 requests a minute, and 500 an hour, that create content, and 5,000 an hour of any kind,
 // which registrations of runners need, too. A fifth of the writes is left for reruns, and for what the manager wrote
-// before it was restarted; of the others, looks at workflow runs may take a fifth.
+// before it was restarted; of the others, looks at workflow runs and check runs may take a fifth.
 const (
 	writesPerMinute = 64
 	writesPerHour   = 400
 	readsPerHour    = 1000
 )
 
-// Budget limits what is written and read for the scale sets of one App. It is safe for concurrent use. The zero value
-// has spent nothing.
+// Budget limits what is written and read with one credential. Until GitHub has accepted that, it also counts for the
+// namespace whose it is: otherwise one would have a budget for each credential that it makes up. It is safe for
+// concurrent use. The zero value has spent nothing.
 type Budget struct {
 	mu            sync.Mutex
 	writes, reads ledger
 }
 
-// ledger has the times at which each account made calls in the last hour, oldest first.
-type ledger map[string][]time.Time
+// payer is an account, or a namespace that has shown no account.
+type payer struct {
+	namespace bool
+	name, key string
+}
 
-// limit allows an account a number of calls in a period.
+// ledger has the times at which each payer made calls in the last hour, oldest first.
+type ledger map[payer][]time.Time
+
+// limit allows a payer a number of calls in a period.
 type limit struct {
 	calls  int
 	period time.Duration
@@ -40,41 +50,56 @@ type SpentError struct {
 
 // Error names the account.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, and read %d answers about workflow runs an "+
-		"hour: going on at %s",
+	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, and read %d answers about workflow runs and "+
+		"check runs an hour: going on at %s",
 		e.Account, writesPerMinute, writesPerHour, readsPerHour, e.Until.UTC().Format(time.RFC3339))
 }
 
 // Spend notes a write that is about to be made. It fails with *SpentError if that would be too many.
-func (b *Budget) Spend(account string, now time.Time) error {
+func (b *Budget) Spend(account actions.Account, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return spend(&b.writes, account, now, limit{writesPerMinute, time.Minute}, limit{writesPerHour, time.Hour})
 }
 
-// SpendRead is Spend for a call that reads a workflow run.
-func (b *Budget) SpendRead(account string, now time.Time) error {
+// SpendRead is Spend for a call that reads a workflow run or a check run.
+func (b *Budget) SpendRead(account actions.Account, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return spend(&b.reads, account, now, limit{readsPerHour, time.Hour})
 }
 
-func spend(of *ledger, account string, now time.Time, limits ...limit) error {
-	spent := (*of)[account]
-	for len(spent) > 0 && !now.Before(spent[0].Add(time.Hour)) {
-		spent = spent[1:]
-	}
-	for _, most := range limits {
-		if len(spent) < most.calls {
-			continue
-		}
-		if until := spent[len(spent)-most.calls].Add(most.period); now.Before(until) {
-			return &SpentError{account, until}
-		}
-	}
+func spend(of *ledger, account actions.Account, now time.Time, limits ...limit) error {
 	if *of == nil {
 		*of = ledger{}
 	}
-	(*of)[account] = append(spent, now)
+	payers := []payer{{name: account.Name, key: account.Key}}
+	if !account.Proven {
+		payers = append(payers, payer{namespace: true, name: account.Owner})
+	}
+	for _, pays := range payers {
+		spent := lastHour((*of)[pays], now)
+		for _, most := range limits {
+			if len(spent) < most.calls {
+				continue
+			}
+			if until := spent[len(spent)-most.calls].Add(most.period); now.Before(until) {
+				return &SpentError{account.Name, until}
+			}
+		}
+	}
+	// Credentials go with their sets, and what they have spent goes an hour later.
+	maps.DeleteFunc(*of, func(_ payer, spent []time.Time) bool { return len(lastHour(spent, now)) == 0 })
+	for _, pays := range payers {
+		(*of)[pays] = append(lastHour((*of)[pays], now), now)
+	}
 	return nil
+}
+
+// lastHour returns the times that count.
+func lastHour(spent []time.Time, now time.Time) []time.Time {
+	for len(spent) > 0 && !now.Before(spent[0].Add(time.Hour)) {
+		spent = spent[1:]
+	}
+	return spent
 }

@@ -61,7 +61,7 @@ func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
 	var made []time.Time
 	now := epoch
 	for range 3 * 3600 {
-		if err := budget.Spend("App 1", now); err == nil {
+		if err := budget.Spend(actions.Account{Name: "App 1", Key: "1"}, now); err == nil {
 			made = append(made, now)
 		} else if spent, ok := errors.AsType[*feedback.SpentError](err); !ok || !spent.Until.After(now) ||
 			spent.Until.After(now.Add(time.Hour)) {
@@ -84,7 +84,37 @@ func TestABudgetHoldsInEveryMinuteAndHour(t *testing.T) {
 	if len(made) < 2*400-64 {
 		t.Errorf("%d writes in an hour and a half", len(made))
 	}
-	if budget.Spend("App 2", now) != nil {
+	if budget.Spend(actions.Account{Name: "App 2", Key: "2", Owner: "b"}, now) != nil {
 		t.Error("another App has to wait, too")
+	}
+}
+
+// The id of an App is public: whoever names it, without a key that GitHub accepts, spends nothing of it. And of whoever
+// makes up credentials, each has no budget of its own.
+func TestOnlyWhoHasTheCredentialSpendsItsBudget(t *testing.T) {
+	var budget feedback.Budget
+	spend := func(account actions.Account, calls int) (made int) {
+		for range calls {
+			if budget.SpendRead(account, epoch) == nil {
+				made++
+			}
+		}
+		return made
+	}
+	victim := actions.Account{Name: "App 1", Key: "a's key", Owner: "a", Proven: true}
+	if made := spend(actions.Account{Name: "App 1", Key: "b's key", Owner: "b"}, 2000); made != 1000 {
+		t.Errorf("b made %d reads, want the 1000 of one budget", made)
+	}
+	if made := spend(actions.Account{Name: "App 1", Key: "b's next key", Owner: "b"}, 10); made != 0 {
+		t.Errorf("b made %d more reads with another key", made)
+	}
+	if made := spend(victim, 1000); made != 1000 {
+		t.Errorf("a made %d reads, want all of its budget", made)
+	}
+	if made := spend(actions.Account{Name: "App 2", Key: "a's other key", Owner: "a", Proven: true}, 10); made != 10 {
+		t.Errorf("a made %d reads with another App that GitHub has accepted", made)
+	}
+	if made := spend(victim, 1); made != 0 {
+		t.Error("the budget has no end")
 	}
 }

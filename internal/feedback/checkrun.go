@@ -47,6 +47,9 @@ func Tell(
 	}
 	known := before
 	if known.SHA == "" {
+		if err := budget.SpendRead(client.Account(), client.Now()); err != nil {
+			return known, err
+		}
 		run, err := client.GetRun(ctx, repository, check.RunID)
 		if err != nil {
 			return known, err
@@ -58,6 +61,9 @@ func Tell(
 		Conclusion: rest.ConclusionNeutral, Title: check.Title, Summary: check.Summary,
 	}
 	if sent.ID == 0 {
+		if err := budget.SpendRead(client.Account(), client.Now()); err != nil {
+			return known, err
+		}
 		if sent.ID, err = client.FindCheckRun(ctx, repository, sent); err != nil {
 			return known, err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -97,6 +98,32 @@ func TestOneCheckRunWhateverIsForgotten(t *testing.T) {
 	if len(runs) != 1 || runs[0].Conclusion != "neutral" || runs[0].Status != "completed" ||
 		runs[0].Output.Title != "why, over: yes" || runs[0].HeadSHA == "" {
 		t.Errorf("check runs %+v, want the first, brought to its end, and none about what was over before", runs)
+	}
+}
+
+// What is read before a check run is written, the run and whether there is one, comes out of the budget of reads.
+func TestReadsBeforeACheckRunCount(t *testing.T) {
+	_, client := startGitHub(t, app(), fakegithub.Options{})
+	budget := &feedback.Budget{}
+	told, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("Unschedulable", false), feedback.Told{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := feedback.Tell(t.Context(), client, budget, linux, waitingFor("Unschedulable", true), told); err != nil {
+		t.Fatal(err)
+	}
+	account := client.Account()
+	account.Owner = "another" // the namespace has paid only until GitHub had accepted the credential
+	left := 0
+	for budget.SpendRead(account, client.Now()) == nil {
+		left++
+	}
+	if left != 998 {
+		t.Errorf("%d of 1000 reads are left, want all but two", left)
+	}
+	_, err = feedback.Tell(t.Context(), client, budget, linux, waitingFor("QuotaExceeded", false), feedback.Told{})
+	if _, spent := errors.AsType[*feedback.SpentError](err); !spent {
+		t.Errorf("got %v, want that the budget is spent", err)
 	}
 }
 

@@ -88,7 +88,9 @@ func (r *run) end() {
 
 func (r *run) ConfigURL() *actions.ConfigURL { return r.config }
 
-func (r *run) Account() string { return "App 1" }
+func (r *run) Account() actions.Account {
+	return actions.Account{Name: "App 1", Key: "1", Proven: true}
+}
 
 func (r *run) Now() time.Time { return r.now }
 

@@ -104,6 +104,7 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 			ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
 		},
 		Connections:            scaleset.ConnectionsOf(d.provider),
+		Forget:                 d.provider.Forget,
 		Pool:                   d.pool,
 		Clock:                  d.clock,
 		Version:                build.Version,

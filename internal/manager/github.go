@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // userAgent identifies the manager to GitHub. System and subsystem are ARC's, because we don't know what GitHub makes
@@ -34,8 +36,8 @@ const (
 	// answersBudget is the rest of it, for large answers: the pool has at most twice pool.Limit calls in flight, and
 	// each of these 256 has its first 32 KiB for itself, 8 MiB in all.
 	answersBudget = answersMemory - 2*pool.Limit*actions.FirstBytes
-	// The calls to one GitHub with one credential get at most answersShare of that: a GitHub that answers with megabytes
-	// leaves as much to others.
+	// The calls for the sets of one namespace get at most answersShare of that: a GitHub of theirs that answers with
+	// megabytes leaves as much to others.
 	answersShare = answersBudget / 2
 )
 
@@ -117,53 +119,49 @@ var (
 		Buckets: []float64{0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15},
 	}, []string{"endpoint"})
 
-	// Rate limits belong to credentials: there is one series per config URL, and scale sets share it.
-	rateLimit = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "gha_controller_github_rate_limit_remaining",
-		Help: "Requests that GitHub's REST API still allows with the credentials for a config URL until the limit is " +
-			"reset.",
-	}, []string{"github_config_url", "resource"})
+	// Rate limits and expiries belong to credentials, and come from servers that tenants choose: each set has what its
+	// own calls were told.
+	rateLimit = setmetrics.Gauge("github_rate_limit_remaining",
+		"Requests that GitHub's REST API still allows with the scale set's credentials until the limit is reset.",
+		"resource")
 
-	rateLimitReset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "gha_controller_github_rate_limit_reset_timestamp_seconds",
-		Help: "Unix time at which the limit of GitHub's REST API is reset; from then on " +
+	rateLimitReset = setmetrics.Gauge("github_rate_limit_reset_timestamp_seconds",
+		"Unix time at which the limit of GitHub's REST API is reset; from then on "+
 			"gha_controller_github_rate_limit_remaining is out of date.",
-	}, []string{"github_config_url", "resource"})
+		"resource")
 
-	credentialExpiry = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "gha_controller_credential_expiry_timestamp_seconds",
-		Help: "Unix time at which the token for a config URL expires, as reported by GitHub; no series if GitHub has " +
-			"not reported it or the token does not expire.",
-	}, []string{"github_config_url"})
+	credentialExpiry = setmetrics.Gauge("credential_expiry_timestamp_seconds",
+		"Unix time at which the scale set's token expires, as reported by GitHub; no series if GitHub has not reported "+
+			"it or the token does not expire.")
 )
 
 func init() {
-	metrics.Registry.MustRegister(
-		buildInfo, githubRequests, githubDuration, rateLimit, rateLimitReset, credentialExpiry,
-	)
+	metrics.Registry.MustRegister(buildInfo, githubRequests, githubDuration)
 	buildInfo.WithLabelValues(build.Version, build.CommitSHA).Set(1)
 }
 
-// observeGitHub records one attempt of a call with the credentials for a config URL.
-func observeGitHub(configURL string, info actions.RequestInfo) {
+// observeGitHub records one attempt of a call with the credentials of these scale sets.
+func observeGitHub(sets []types.NamespacedName, info actions.RequestInfo) {
 	githubRequests.WithLabelValues(info.Endpoint, info.Status()).Inc()
 	githubDuration.WithLabelValues(info.Endpoint).Observe(info.Duration.Seconds())
-	if limit := info.RateLimit; limit != nil {
-		rateLimit.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Remaining))
-		rateLimitReset.WithLabelValues(configURL, limit.Resource).Set(float64(limit.Reset.Unix()))
-	}
-	switch {
-	case !info.TokenExpires.IsZero():
-		credentialExpiry.WithLabelValues(configURL).Set(float64(info.TokenExpires.Unix()))
-	case info.ShowsExpiry():
-		credentialExpiry.DeleteLabelValues(configURL)
+	for _, set := range sets {
+		if limit := info.RateLimit; limit != nil {
+			rateLimit.WithLabelValues(set.Name, set.Namespace, limit.Resource).Set(float64(limit.Remaining))
+			rateLimitReset.WithLabelValues(set.Name, set.Namespace, limit.Resource).Set(float64(limit.Reset.Unix()))
+		}
+		switch {
+		case !info.TokenExpires.IsZero():
+			credentialExpiry.WithLabelValues(set.Name, set.Namespace).Set(float64(info.TokenExpires.Unix()))
+		case info.ShowsExpiry():
+			credentialExpiry.DeleteLabelValues(set.Name, set.Namespace)
+		}
 	}
 }
 
-// forgetGitHub deletes the series of credentials that are no longer used.
-func forgetGitHub(configURL string) {
-	for _, vector := range []*prometheus.GaugeVec{rateLimit, rateLimitReset} {
-		vector.DeletePartialMatch(prometheus.Labels{"github_config_url": configURL})
+// forgetGitHub deletes the series of a scale set that calls GitHub no longer.
+func forgetGitHub(set types.NamespacedName) {
+	of := prometheus.Labels{"name": set.Name, "namespace": set.Namespace}
+	for _, vector := range []*prometheus.GaugeVec{rateLimit, rateLimitReset, credentialExpiry} {
+		vector.DeletePartialMatch(of)
 	}
-	credentialExpiry.DeleteLabelValues(configURL)
 }

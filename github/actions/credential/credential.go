@@ -78,6 +78,9 @@ func (a AppCredentials) Format(state fmt.State, _ rune) {
 // MarshalLog returns what Format prints, for logr.
 func (a AppCredentials) MarshalLog() any { return fmt.Sprint(a) }
 
+// maxTokenBytes bounds a personal access token. GitHub's have at most 255 bytes.
+const maxTokenBytes = 16 << 10
+
 // Source is the first link of the chain of credentials: either Token, or the three other fields.
 type Source struct {
 	// Token is the personal access token.
@@ -99,6 +102,9 @@ func NewSource(c Credentials) (*Source, error) {
 		return c.App.source()
 	case token == "":
 		return nil, fmt.Errorf("%w: give a personal access token or a GitHub App", ErrInvalid)
+	case len(token) > maxTokenBytes:
+		return nil, fmt.Errorf("%w: the personal access token has %d bytes, and none has more than %d; copy it again",
+			ErrInvalid, len(token), maxTokenBytes)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, fmt.Errorf(
 			"%w: the personal access token contains white space or other characters that no token has; copy it again",

@@ -3,7 +3,6 @@ package credential
 import (
 	"bytes"
 	"crypto/rsa"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -45,18 +44,27 @@ func privateKeyOf(text string) (*rsa.PrivateKey, error) {
 	case err == nil && bytes.Contains(decoded, []byte("-----BEGIN")):
 		return keyInPEM(string(decoded))
 	case err == nil:
-		if key, err := rsaKey(decoded); err == nil {
-			return key, nil
+		if key, err := ParseRSAKey(decoded); !errors.Is(err, errNoKey) {
+			return key, err
 		}
 	}
 	return nil, errors.New("it is neither PEM nor an RSA key in base64")
 }
 
+// mostKeys is the number of private keys that are looked at in a text, each of which takes its time.
+const mostKeys = 4
+
 // keyInPEM returns the only private key in PEM.
 func keyInPEM(text string) (*rsa.PrivateKey, error) {
 	var found []*rsa.PrivateKey
-	problem := errors.New("its END line is missing: it was cut off")
+	problem, keys := errors.New("its END line is missing: it was cut off"), 0
 	for _, block := range pemBlock.FindAllStringSubmatch(text, -1) {
+		if strings.HasSuffix(block[1], "PRIVATE KEY") {
+			keys++
+		}
+		if keys > mostKeys {
+			return nil, fmt.Errorf("it holds more than %d private keys: keep one", mostKeys)
+		}
 		key, err := keyInBlock(block[1], block[2], block[3])
 		if err != nil {
 			problem = err
@@ -89,27 +97,11 @@ func keyInBlock(label, body, end string) (*rsa.PrivateKey, error) {
 	if err != nil {
 		return nil, errors.New("characters between its BEGIN and END lines are missing or don't belong there")
 	}
-	return rsaKey(der)
+	return ParseRSAKey(der)
 }
 
 // decodeBase64 takes both alphabets, with and without padding.
 func decodeBase64(text string) ([]byte, error) {
 	text = strings.TrimRight(notBase64.ReplaceAllString(text, ""), "=")
 	return base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(text))
-}
-
-// rsaKey reads PKCS#1, which GitHub generates, or PKCS#8, into which tools convert it.
-func rsaKey(der []byte) (*rsa.PrivateKey, error) {
-	if key, err := x509.ParsePKCS1PrivateKey(der); err == nil {
-		return key, nil
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(der)
-	if err != nil {
-		return nil, errors.New("it is no whole RSA key: some of it is missing or was changed")
-	}
-	key, isRSA := parsed.(*rsa.PrivateKey)
-	if !isRSA {
-		return nil, errors.New("it is not an RSA key, as GitHub's are")
-	}
-	return key, nil
 }

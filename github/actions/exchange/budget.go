@@ -10,19 +10,19 @@ import (
 // it. An answer that has to wait for its turn keeps the deadline of its call. Decoding needs about four times as much
 // for a moment.
 type Budget struct {
-	total, perCaller int64
+	total, perOwner int64
 
-	mu       sync.Mutex
-	used     int64
-	byCaller map[*Caller]int64
+	mu      sync.Mutex
+	used    int64
+	byOwner map[any]int64
 	// waiting are in the order in which they asked.
 	waiting []*reservation
 }
 
-// NewBudget returns a budget of which one caller gets at most perCaller bytes. That is also the size of the largest
-// answer that a caller accepts.
-func NewBudget(total, perCaller int64) *Budget {
-	return &Budget{total: total, perCaller: min(perCaller, total), byCaller: map[*Caller]int64{}}
+// NewBudget returns a budget of which one owner gets at most perOwner bytes. That is also the size of the largest answer
+// that a caller accepts.
+func NewBudget(total, perOwner int64) *Budget {
+	return &Budget{total: total, perOwner: min(perOwner, total), byOwner: map[any]int64{}}
 }
 
 // reservation is a part of the budget that one call holds.
@@ -65,28 +65,28 @@ func (b *Budget) free(r *reservation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= r.held
-	if b.byCaller[r.caller] -= r.held; b.byCaller[r.caller] == 0 {
-		delete(b.byCaller, r.caller)
+	if b.byOwner[r.caller.owner()] -= r.held; b.byOwner[r.caller.owner()] == 0 {
+		delete(b.byOwner, r.caller.owner())
 	}
 	r.held = 0
 	b.grant()
 }
 
-// grant serves whoever waits, in order. A caller that has used up its share holds up nobody else; a large answer for
+// grant serves whoever waits, in order. An owner that has used up its share holds up nobody else; a large answer for
 // which the budget has no room holds up the answers behind it, so that small ones can't keep it waiting forever. It
 // needs the lock.
 func (b *Budget) grant() {
 	var left []*reservation
 	full := false
 	for _, r := range b.waiting {
-		share := b.byCaller[r.caller]+r.wanted <= b.perCaller
+		share := b.byOwner[r.caller.owner()]+r.wanted <= b.perOwner
 		full = full || (share && b.used+r.wanted > b.total)
 		if full || !share {
 			left = append(left, r)
 			continue
 		}
 		b.used += r.wanted
-		b.byCaller[r.caller] += r.wanted
+		b.byOwner[r.caller.owner()] += r.wanted
 		r.held += r.wanted
 		close(r.granted)
 	}

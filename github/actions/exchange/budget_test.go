@@ -84,6 +84,34 @@ func hold(t *testing.T, budget *exchange.Budget) *exchange.Response {
 	return answer
 }
 
+// However many callers an owner has, they leave others their share.
+func TestTheShareOfTheBudgetIsTheOwners(t *testing.T) {
+	budget := exchange.NewBudget(2<<20, 1<<20)
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, strings.Repeat("e", 2*exchange.FirstBytes))
+	}
+	get := func(owner string, limit time.Duration) (*exchange.Response, error) {
+		caller, poll := asked(t, exchange.Options{Budget: budget, Owner: owner}, answer)
+		poll.Poll, caller.Deadlines.Poll = true, limit
+		return caller.Do(t.Context(), poll)
+	}
+	first, err := get("b", exchange.PollTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Free()
+	if second, err := get("b", 50*time.Millisecond); err == nil {
+		second.Free()
+		t.Error("b's second server has the other half, too")
+	}
+	other, err := get("a", exchange.PollTimeout)
+	if err != nil {
+		t.Fatalf("a has no share: %v", err)
+	}
+	other.Free()
+}
+
 // Callers are replaced when their credentials change: a budget doesn't keep those that were.
 func TestTheBudgetForgetsCallers(t *testing.T) {
 	budget := exchange.NewBudget(2<<20, 1<<20)

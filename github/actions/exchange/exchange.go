@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -32,6 +33,9 @@ type Caller struct {
 	Deadlines Deadlines
 
 	transport *Transport
+	// closed ends with the caller.
+	closed context.Context
+	close  context.CancelFunc
 }
 
 // New returns a caller.
@@ -39,10 +43,30 @@ func New(config *configurl.URL, options Options) *Caller {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	return &Caller{
+	made := &Caller{
 		Options: options, Config: config, transport: NewTransport(options),
 		Deadlines: Deadlines{Call: CallTimeout, Attempt: AttemptTimeout, Poll: PollTimeout},
 	}
+	made.closed, made.close = context.WithCancel(context.Background())
+	return made
+}
+
+// owner returns whose share of the budget the caller uses.
+func (c *Caller) owner() any {
+	if c.Owner == "" {
+		return c
+	}
+	return c.Owner
+}
+
+// errClosed ends the calls of a caller that was closed.
+var errClosed = errors.New("the connection's settings were changed again, and the call was ended: it is repeated with " +
+	"the present ones")
+
+// Close ends the calls that are under way, and all later ones, and closes the connections.
+func (c *Caller) Close() {
+	c.close()
+	c.CloseIdleConnections()
 }
 
 // CloseIdleConnections closes the connections that no request is using. Call it when the caller is replaced.
@@ -81,6 +105,8 @@ type attempts struct {
 	attempt int
 	pause   time.Duration
 	last    *Response
+	// secrets are what the request carries, of which nothing is shown.
+	secrets []string
 	// memory is the last answer's part of the budget.
 	memory reservation
 	// redirect is the redirect in the last answer, nil if there is none or it was followed.
@@ -90,7 +116,12 @@ type attempts struct {
 // Do makes a request, and repeats it as long as that may help and the context has time. It returns an answer with a 2xx
 // status, which the caller must free, or fails with *failure.Error, *failure.RateLimitedError or *failure.NetworkError.
 func (c *Caller) Do(ctx context.Context, r Request) (*Response, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(c.closed, func() { end(errClosed) })()
 	a := &attempts{caller: c, request: r, memory: reservation{caller: c}}
+	proxy, _ := c.transport.proxy(&http.Request{URL: r.URL}) // the request itself fails if there is an error
+	a.secrets = failure.Secrets(r.Header.Get("Authorization"), proxy)
 	var body any
 	if r.Body != nil {
 		text, err := encode(r.Body)
@@ -193,7 +224,7 @@ func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 		{"activityID", failure.HeaderActivityID},
 		{"githubRequestID", failure.HeaderRequestID},
 	} {
-		if value := failure.Identifier(answer.Header.Get(id.header)); value != "" {
+		if value := failure.Identifier(answer.Header, id.header, a.secrets...); value != "" {
 			log = log.WithValues(id.key, value)
 		}
 	}
@@ -203,25 +234,25 @@ func (a *attempts) log(ctx context.Context, answer *http.Response) logr.Logger {
 // answer returns the last answer and what was asked.
 func (a *attempts) answer() *failure.Answer {
 	return &failure.Answer{
-		Endpoint:      a.request.Endpoint,
-		Credential:    a.request.Credential,
-		Authorization: a.request.Header.Get("Authorization"),
-		Config:        a.caller.Config,
-		StatusCode:    a.last.StatusCode,
-		Header:        a.last.Header,
-		Body:          a.last.Body,
-		Redirect:      a.redirect,
+		Endpoint:   a.request.Endpoint,
+		Credential: a.request.Credential,
+		Secrets:    a.secrets,
+		Config:     a.caller.Config,
+		StatusCode: a.last.StatusCode,
+		Header:     a.last.Header,
+		Body:       a.last.Body,
+		Redirect:   a.redirect,
 	}
 }
 
 // networkError returns the error for a call without a complete answer.
 func (a *attempts) networkError(cause error) error {
 	failed := failure.NetworkError{
-		Endpoint: a.request.Endpoint, Method: a.request.Method, URL: failure.Bare(a.request.URL),
+		Endpoint: a.request.Endpoint, Method: a.request.Method, URL: failure.Bare(a.request.URL, a.secrets...),
 		Attempts: max(1, a.attempt), Err: cause,
 	}
 	if a.last != nil {
 		failed.LastAnswer = a.answer().Describe()
 	}
-	return failure.NewNetworkError(failed, a.request.Header.Get("Authorization"))
+	return failure.NewNetworkError(failed, a.secrets...)
 }

@@ -39,6 +39,9 @@ type Response struct {
 	// its connection may have been cut anywhere.
 	Whole bool
 
+	// Secrets are what the request carried. Errors about the answer show nothing of them.
+	Secrets []string
+
 	endpoint string
 	// free gives the body's memory back to the budget.
 	free func()
@@ -70,7 +73,7 @@ func (r *Response) Decode(result any) error {
 		err = errors.New("the body is empty")
 	}
 	if err != nil {
-		return failure.Unexpected(r.endpoint, fmt.Errorf("status %d: %w", r.StatusCode, failure.Short(err)))
+		return failure.Unexpected(r.endpoint, fmt.Errorf("status %d: %w", r.StatusCode, failure.Short(err, r.Secrets...)))
 	}
 	return nil
 }
@@ -107,6 +110,7 @@ func (a *attempts) read(ctx context.Context, answer *http.Response) (*Response, 
 	return &Response{
 		StatusCode: answer.StatusCode, Header: answer.Header, Body: bytes.TrimPrefix(body, byteOrderMark),
 		Whole:    answer.ContentLength >= 0 || len(answer.TransferEncoding) > 0 || answer.ProtoMajor > 1,
+		Secrets:  a.secrets,
 		endpoint: a.request.Endpoint, free: a.free,
 	}, nil
 }
@@ -123,7 +127,7 @@ func (a *attempts) readBody(ctx context.Context, answer *http.Response) ([]byte,
 		limit = maxMessageBytes
 	}
 	if budget := a.caller.Budget; budget != nil {
-		limit = min(limit, budget.perCaller)
+		limit = min(limit, budget.perOwner)
 	}
 	if !success {
 		limit = maxFailureBytes

@@ -58,7 +58,7 @@ func (a *attempts) layer() *retryablehttp.Client {
 
 // checkRedirect remembers a redirect that is not followed, and ends the attempt with it.
 func (a *attempts) checkRedirect(next *http.Request, before []*http.Request) (err error) {
-	if a.redirect, err = refuse(a.request.Endpoint, next, before); a.redirect != nil {
+	if a.redirect, err = refuse(a.request.Endpoint, next, before, a.secrets); a.redirect != nil {
 		return http.ErrUseLastResponse
 	}
 	return err

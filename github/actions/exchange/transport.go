@@ -68,6 +68,11 @@ type Options struct {
 	Resolver *net.Resolver
 	// Budget limits the memory for answers, together with other callers; nil means that only each answer is limited.
 	Budget *Budget
+	// Owner is whose share of the budget the caller uses; empty if it has one of its own.
+	Owner string
+	// Account distinguishes accounts at GitHub of which people must not spend each other's limits; empty if the program
+	// has one only.
+	Account string
 	// Logger receives renewals at info, and answers and repetitions at V(1). The latter go to the logger in the call's
 	// context if there is one. No credential is ever logged.
 	Logger logr.Logger
@@ -164,7 +169,7 @@ func (o Options) dial(ctx context.Context, network, host string) (net.Conn, erro
 				err = check(Destination{Proxy: proxy != nil, Host: host, Address: address})
 			}
 			if err != nil {
-				return &failure.RefusedAddressError{Err: err}
+				return failure.NewRefusedAddressError(err)
 			}
 			return nil
 		}
@@ -172,17 +177,17 @@ func (o Options) dial(ctx context.Context, network, host string) (net.Conn, erro
 	return dialer.DialContext(ctx, network, host)
 }
 
-// Accept checks the address that an answer from the address from names for later requests. It fails with
-// *failure.UnexpectedResponseError.
-func (c AddressCheck) Accept(endpoint string, from, named *url.URL) error {
-	if insecure := failure.Insecure(endpoint, from, named); insecure != nil {
+// Accept checks the address that an answer from the address from names for later requests; token is the request's. It
+// fails with *failure.UnexpectedResponseError.
+func (c AddressCheck) Accept(endpoint string, from, named *url.URL, token string) error {
+	if insecure := failure.Insecure(endpoint, from, named, token); insecure != nil {
 		return failure.Unexpected(endpoint, insecure)
 	}
 	if c.URL == nil {
 		return nil
 	}
 	if err := c.URL(named); err != nil {
-		return failure.Unexpected(endpoint, &failure.RefusedAddressError{Err: err})
+		return failure.Unexpected(endpoint, failure.NewRefusedAddressError(err, token))
 	}
 	return nil
 }
@@ -194,12 +199,14 @@ const mostRedirects = 10
 // whose success says nothing about, say, the deletion that the call asked for. A redirect to another host or port would
 // let a server choose what the program requests inside of its own network. Such redirects end the call, and so do those
 // that give up TLS.
-func refuse(endpoint string, next *http.Request, before []*http.Request) (*failure.Redirect, error) {
+func refuse(
+	endpoint string, next *http.Request, before []*http.Request, secrets []string,
+) (*failure.Redirect, error) {
 	last := before[len(before)-1]
 	redirect := &failure.Redirect{
-		To:        failure.Bare(next.URL),
+		To:        failure.Bare(next.URL, secrets...),
 		Elsewhere: !sameServer(last.URL, next.URL),
-		Insecure:  failure.Insecure(endpoint, last.URL, next.URL),
+		Insecure:  failure.Insecure(endpoint, last.URL, next.URL, secrets...),
 	}
 	switch {
 	case redirect.Insecure != nil, redirect.Elsewhere, next.Method != last.Method:

@@ -39,8 +39,8 @@ type Answer struct {
 	Endpoint string
 	// Credential is the kind of credential that the request carried, one of the constants of package credential.
 	Credential string
-	// Authorization is the request's header of that name. Errors show nothing of it.
-	Authorization string
+	// Secrets are what the request carried. Errors show nothing of them.
+	Secrets []string
 	// Config is the address at which the caller registers runners.
 	Config *configurl.URL
 
@@ -92,10 +92,10 @@ func (a *Answer) Describe() *Error {
 	failed := &Error{
 		Endpoint:   a.Endpoint,
 		StatusCode: a.StatusCode,
-		TypeName:   quote(typeName, a.Authorization),
-		Message:    quote(message, a.Authorization),
-		ActivityID: Identifier(a.Header.Get(HeaderActivityID)),
-		RequestID:  Identifier(a.Header.Get(HeaderRequestID)),
+		TypeName:   Quote(typeName, a.Secrets...),
+		Message:    Quote(message, a.Secrets...),
+		ActivityID: Identifier(a.Header, HeaderActivityID, a.Secrets...),
+		RequestID:  Identifier(a.Header, HeaderRequestID, a.Secrets...),
 		Credential: a.Credential,
 		webPage:    HasMarkup(a.Body),
 		redirect:   a.Redirect,

@@ -155,13 +155,13 @@ type NetworkError struct {
 	text string
 }
 
-// NewNetworkError returns an error like the given one for a call that carried a header Authorization. It drops the URL
-// that net/http adds to the cause: it has the query, and a proxy's may have a password.
-func NewNetworkError(e NetworkError, authorization string) *NetworkError {
+// NewNetworkError returns an error like the given one for a call that carried the secrets. It drops the URL that net/http
+// adds to the cause: it has the query, and a proxy's may have a password.
+func NewNetworkError(e NetworkError, secrets ...string) *NetworkError {
 	if wrapped, ok := errors.AsType[*url.Error](e.Err); ok {
 		e.Err = wrapped.Err
 	}
-	e.text = Shorten(redact(textOf(e.Err), authorization))
+	e.text = Quote(textOf(e.Err), secrets...)
 	return &e
 }
 
@@ -243,10 +243,19 @@ func (e *webPageError) Unwrap() error { return ErrForeignAnswer }
 type RefusedAddressError struct {
 	// Err is the check's own error.
 	Err error
+
+	// text is its text without secrets.
+	text string
 }
 
-// Error returns the text of the check's error.
-func (e *RefusedAddressError) Error() string { return e.Err.Error() }
+// NewRefusedAddressError returns the error for an address that a check has refused. The secrets are those of the request whose
+// answer has named it.
+func NewRefusedAddressError(err error, secrets ...string) *RefusedAddressError {
+	return &RefusedAddressError{Err: err, text: Quote(err.Error(), secrets...)}
+}
+
+// Error returns the text of the check's error, as Quote shows it.
+func (e *RefusedAddressError) Error() string { return e.text }
 
 // Unwrap returns the check's error.
 func (e *RefusedAddressError) Unwrap() error { return e.Err }
@@ -268,12 +277,12 @@ func (e *InsecureRedirectError) Error() string {
 }
 
 // Insecure returns an error if an https:// address leads to one without TLS, else nil. The call's answer names the
-// address to.
-func Insecure(endpoint string, from, to *url.URL) *InsecureRedirectError {
+// address to; the secrets are those of the request.
+func Insecure(endpoint string, from, to *url.URL, secrets ...string) *InsecureRedirectError {
 	if from.Scheme != "https" || to.Scheme == "https" {
 		return nil
 	}
-	return &InsecureRedirectError{Endpoint: endpoint, From: Bare(from), To: Bare(to)}
+	return &InsecureRedirectError{Endpoint: endpoint, From: Bare(from, secrets...), To: Bare(to, secrets...)}
 }
 
 // IsRefusedAddress reports whether the client itself refused to use an address, so that repeating the call is useless.

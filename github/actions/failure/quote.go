@@ -31,36 +31,49 @@ func Shorten(text string) string {
 	return text[:end] + "…"
 }
 
-// Short returns an error with the text of its cause, shortened because the cause may quote foreign text.
-func Short(cause error) error { return &shortError{cause} }
-
-type shortError struct{ cause error }
-
-func (e *shortError) Error() string { return Shorten(e.cause.Error()) }
-
-func (e *shortError) Unwrap() error { return e.cause }
-
-// Bare returns an address as errors show it: shortened, and without query, user name and password, which may be secret.
-func Bare(address *url.URL) string {
-	return Shorten((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String())
+// Quote returns a foreign text as errors show it: without the request's secrets and what looks like others, Printable
+// and short. They are removed before it is shortened: one that was cut may not be found.
+func Quote(text string, secrets ...string) string {
+	return Shorten(Printable(redact(text, secrets...)))
 }
 
-// tokenPattern matches GitHub's tokens, by the prefixes that GitHub documents for them.
-var tokenPattern = regexp.MustCompile(`\b(gh[a-z]_|github_pat_)\w{16,}`)
+// Short returns an error with the text of its cause, as Quote shows it because the cause may quote foreign text.
+func Short(cause error, secrets ...string) error {
+	return &quotedError{cause: cause, text: Quote(cause.Error(), secrets...)}
+}
 
-// redact removes the request's credential, and what looks like another one, from a foreign text: the error page of a
-// proxy or debugging server may echo it.
-func redact(text, authorization string) string {
-	text = tokenPattern.ReplaceAllString(text, "[redacted]")
-	if _, secret, ok := strings.Cut(authorization, " "); ok && secret != "" {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
+// Redacted returns an error with the text of its cause, which may have several lines, without secrets.
+func Redacted(cause error, secrets ...string) error {
+	return &quotedError{cause: cause, text: redact(cause.Error(), secrets...)}
+}
+
+// quotedError has a text of its own.
+type quotedError struct {
+	cause error
+	text  string
+}
+
+func (e *quotedError) Error() string { return e.text }
+
+func (e *quotedError) Unwrap() error { return e.cause }
+
+// Bare returns an address as errors show it: as Quote does, and without query, user name and password, which may be
+// secret.
+func Bare(address *url.URL, secrets ...string) string {
+	return Quote((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String(), secrets...)
+}
+
+// identifierPattern matches GitHub's IDs of calls.
+var identifierPattern = regexp.MustCompile(`^[0-9A-Za-z:._-]{1,128}$`)
+
+// Identifier returns the ID of a call in a header, or "" if it can't be one of GitHub's.
+func Identifier(header http.Header, name string, secrets ...string) string {
+	value := identifierPattern.FindString(header.Get(name))
+	if redact(value, secrets...) != value {
+		return ""
 	}
-	return text
+	return value
 }
-
-// quote returns a foreign text as errors show it: without the request's credential, Printable and short. Its credential
-// is removed before it is shortened: one that was cut would not be found.
-func quote(text, authorization string) string { return Shorten(Printable(redact(text, authorization))) }
 
 // Printable returns a foreign text with spaces instead of what a terminal or a log would not show as it is, such as
 // control characters, line ends and directions of writing.
@@ -90,12 +103,6 @@ func textOf(err error) string {
 	}
 	return quoted.ReplaceAllString(err.Error(), "(not shown)")
 }
-
-// identifierPattern matches GitHub's IDs of calls.
-var identifierPattern = regexp.MustCompile(`^[0-9A-Za-z:._-]{1,128}$`)
-
-// Identifier returns the ID of a call in a header, or "" if it can't be one of GitHub's.
-func Identifier(value string) string { return identifierPattern.FindString(value) }
 
 // mediaTypePattern matches the types that are worth naming.
 var mediaTypePattern = regexp.MustCompile(`^[a-z0-9.+-]{1,32}/[a-z0-9.+-]{1,64}$`)

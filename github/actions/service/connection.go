@@ -28,6 +28,8 @@ const (
 	// unknownLifetime is the assumed lifetime of an admin token that does not state its own. GitHub.com's tokens last
 	// about an hour. A wrong guess costs one renewal too many, or one 401, which also leads to a renewal.
 	unknownLifetime = 5 * time.Minute
+	// maxAddressBytes bounds the service's address, which is kept. GitHub's has about 100 bytes.
+	maxAddressBytes = 8 << 10
 	// longestLifetime is the longest lifetime that a token is believed to have.
 	longestLifetime = 24 * time.Hour
 	// A token that is still valid is used for renewalBackoff after its renewal has failed. Otherwise each call of its
@@ -110,7 +112,8 @@ func (s *Service) connect(ctx context.Context, _ *connection) (fresh *connection
 		return nil, err
 	}
 	s.Logger.Info(
-		"Connected to the Actions service", "configURL", s.Config.String(), "service", fresh.serviceURL.Host,
+		"Connected to the Actions service", "configURL", s.Config.String(), "service",
+		failure.Quote(fresh.serviceURL.Host),
 		"expires", fresh.expires,
 	)
 	return fresh, nil
@@ -145,13 +148,13 @@ func (s *Service) register(ctx context.Context, registrationToken string) (*conn
 		return nil, err
 	}
 	service, err := url.Parse(answer.URL)
-	if err != nil || service.Host == "" {
+	if err != nil || service.Host == "" || len(answer.URL) > maxAddressBytes {
 		return nil, failure.Unexpected(failure.EndpointRegister, errors.New("the answer has no valid url"))
 	}
-	if answer.Token == "" {
-		return nil, failure.Unexpected(failure.EndpointRegister, errors.New("the answer has no token"))
+	if err := CheckToken(failure.EndpointRegister, answer.Token); err != nil {
+		return nil, err
 	}
-	if err := s.Addresses.Accept(failure.EndpointRegister, address, service); err != nil {
+	if err := s.Addresses.Accept(failure.EndpointRegister, address, service, registrationToken); err != nil {
 		return nil, err
 	}
 	now := s.Clock.Now()

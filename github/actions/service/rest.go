@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -30,7 +31,11 @@ func (s *Service) CallREST(ctx context.Context, r exchange.Request) (*exchange.R
 		authorized.Header = http.Header{"Authorization": {"Bearer " + token}}
 		maps.Copy(authorized.Header, r.Header)
 		authorized.Credential = kind
-		return s.Do(ctx, authorized)
+		answer, err := s.Do(ctx, authorized)
+		if err == nil {
+			s.proven.Store(true)
+		}
+		return answer, err
 	}
 	if !s.source.IsApp() {
 		return with(s.source.Token, credential.PersonalAccessToken)
@@ -70,6 +75,9 @@ func (s *Service) currentInstallationToken(ctx context.Context) (*installationTo
 	}
 	return s.installation.Replace(ctx, current)
 }
+
+// IsProven reports whether GitHub has accepted the credential for a call of its REST API.
+func (s *Service) IsProven() bool { return s.proven.Load() }
 
 // Account names the account whose limits at GitHub the calls use.
 func (s *Service) Account() string { return s.source.Account() }
@@ -119,8 +127,20 @@ func decodeToken(answer *exchange.Response, endpoint string) (given createdToken
 	if err := answer.Decode(&given); err != nil {
 		return given, err
 	}
-	if given.Token == "" {
-		return given, failure.Unexpected(endpoint, errors.New("the answer has no token"))
+	return given, CheckToken(endpoint, given.Token)
+}
+
+// maxTokenBytes bounds a token, which is kept for an hour and sent with each call. GitHub's have at most some 2 kB.
+const maxTokenBytes = 16 << 10
+
+// CheckToken fails with *failure.UnexpectedResponseError if a token that an answer gives can't be one.
+func CheckToken(endpoint, token string) error {
+	switch {
+	case token == "":
+		return failure.Unexpected(endpoint, errors.New("the answer has no token"))
+	case len(token) > maxTokenBytes:
+		return failure.Unexpected(endpoint, fmt.Errorf(
+			"the answer's token has %d bytes, and none of GitHub's has more than %d", len(token), maxTokenBytes))
 	}
-	return given, nil
+	return nil
 }

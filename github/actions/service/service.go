@@ -37,6 +37,8 @@ type Service struct {
 	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same
 	// unit. It is set when a registration has failed.
 	reconnectFrom atomic.Int64
+	// proven is set when GitHub has accepted the credential.
+	proven atomic.Bool
 }
 
 // New returns the service for a config URL. It does not talk to GitHub yet.
@@ -138,7 +140,7 @@ func addressOf(service *url.URL, path string, query url.Values) *url.URL {
 // *failure.UnexpectedResponseError.
 func (s *Service) AcceptNamed(endpoint string, named *url.URL) error {
 	if current := s.connection.Get(); current != nil {
-		return s.Addresses.Accept(endpoint, current.serviceURL, named)
+		return s.Addresses.Accept(endpoint, current.serviceURL, named, current.token)
 	}
 	return nil
 }

@@ -67,6 +67,8 @@ type Options struct {
 	Watches func(namespace string) bool
 	// RunnerPod returns a pod as one of the set's runners would get, whose runner set is to be as given.
 	RunnerPod func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet) *corev1.Pod
+	// Forget is called with a set that is gone; it may be nil.
+	Forget func(types.NamespacedName)
 }
 
 type (
@@ -173,6 +175,9 @@ func (c *Controller) forget(set types.NamespacedName, _ *memory) {
 	c.searches.Forget(set)
 	c.waiting.Delete(set)
 	c.trials.Forget(set)
+	if c.options.Forget != nil {
+		c.options.Forget(set)
+	}
 	conditions.Unpublish(set)
 }
 

@@ -44,7 +44,7 @@ func (r *endedRun) ConfigURL() *actions.ConfigURL {
 	return config
 }
 
-func (r *endedRun) Account() string { return "App 1" }
+func (r *endedRun) Account() actions.Account { return actions.Account{Name: "App 1", Key: "1", Proven: true} }
 
 func (r *endedRun) Now() time.Time { return time.Now() }
 

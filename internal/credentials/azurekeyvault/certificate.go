@@ -19,6 +19,8 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/utils/clock"
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // An assertion is valid for assertionLifetime. Entra allows 10 min, and a request needs seconds; the rest is for clocks
@@ -204,7 +206,7 @@ func decodePEM(content []byte) (key *rsa.PrivateKey, certificates []*x509.Certif
 		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
 			certificates = append(certificates, certificate)
 		}
-		if found := rsaKey(block.Bytes); found != nil {
+		if found, err := actions.ParseRSAKey(block.Bytes); err == nil {
 			key = found
 		}
 	}
@@ -219,17 +221,4 @@ func decodePKCS12(content []byte) (*rsa.PrivateKey, []*x509.Certificate) {
 	}
 	key, _ := found.(*rsa.PrivateKey)
 	return key, []*x509.Certificate{certificate}
-}
-
-// rsaKey returns nil for anything but an RSA key in PKCS#1 or PKCS#8.
-func rsaKey(der []byte) *rsa.PrivateKey {
-	if key, err := x509.ParsePKCS1PrivateKey(der); err == nil {
-		return key
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(der)
-	if err != nil {
-		return nil
-	}
-	key, _ := parsed.(*rsa.PrivateKey)
-	return key
 }

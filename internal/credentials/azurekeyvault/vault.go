@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // ErrNotFound reports that the vault has no secret of that name.
@@ -118,7 +120,7 @@ func (v Vault) Secret(ctx context.Context, name string) (string, error) {
 	var answer struct {
 		Value string `json:"value"`
 	}
-	err = v.exchange(request, &answer)
+	err = v.exchange(request, token, &answer)
 	if refusal, ok := errors.AsType[*Error](err); ok && refusal.StatusCode == http.StatusNotFound {
 		return "", fmt.Errorf("secret %s in vault %s: %w", name, address.Host, ErrNotFound)
 	}
@@ -150,14 +152,15 @@ func (v Vault) accessToken(ctx context.Context, at cloud) (string, error) {
 	var answer struct {
 		AccessToken string `json:"access_token"`
 	}
-	if err := v.exchange(request, &answer); err != nil {
+	if err := v.exchange(request, assertion, &answer); err != nil {
 		return "", err
 	}
 	return answer.AccessToken, nil
 }
 
-// exchange sends a request and decodes the answer. It fails with *Error unless the answer is a success.
-func (v Vault) exchange(request *http.Request, into any) error {
+// exchange sends a request, which carries a secret, and decodes the answer. It fails with *Error unless the answer is a
+// success.
+func (v Vault) exchange(request *http.Request, secret string, into any) error {
 	sender := v.HTTP
 	if sender == nil {
 		sender = http.DefaultClient
@@ -172,7 +175,7 @@ func (v Vault) exchange(request *http.Request, into any) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return refusalOf(response.StatusCode, body)
+		return refusalOf(response.StatusCode, body, secret)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return errors.New("the answer is not the JSON that Azure promises") // the decoder's text may quote a secret
@@ -180,8 +183,9 @@ func (v Vault) exchange(request *http.Request, into any) error {
 	return nil
 }
 
-// refusalOf reads the two forms of Azure's explanations: the authority's is flat, the vault's nested.
-func refusalOf(status int, body []byte) *Error {
+// refusalOf reads the two forms of Azure's explanations: the authority's is flat, the vault's nested. Nothing of the
+// request's secret is in it.
+func refusalOf(status int, body []byte, secret string) *Error {
 	refusal := &Error{StatusCode: status}
 	var flat struct {
 		Code    string `json:"error"`
@@ -199,5 +203,6 @@ func refusalOf(status int, body []byte) *Error {
 	case json.Unmarshal(body, &nested) == nil:
 		refusal.Code, refusal.Message = nested.Error.Code, nested.Error.Message
 	}
+	refusal.Code, refusal.Message = actions.Quote(refusal.Code, secret), actions.Quote(refusal.Message, secret)
 	return refusal
 }

@@ -76,11 +76,22 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestUnusableAnswersDontLeak(t *testing.T) {
-	server := newAzure(t)
-	server.refusal = func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"value": s3cret}`)) }
-	_, err := server.vault(t).Secret(t.Context(), "github")
-	if err == nil || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("got %v", err)
+	for _, body := range []string{
+		`{"value": s3cret}`,
+		`{"error":{"code":"Forbidden","message":"you sent token-for-https://vault.azure.net/.default"}}`,
+		`{"error":{"message":"you sent eyJhbGciOiJSUzI1NiJ9.eyJzZWNyZXQiOiJzM2NyZXQifQ.token-for-"}}`,
+	} {
+		server := newAzure(t)
+		server.refusal = func(w http.ResponseWriter) {
+			if strings.Contains(body, "error") {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			_, _ = w.Write([]byte(body))
+		}
+		_, err := server.vault(t).Secret(t.Context(), "github")
+		if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "token-for-") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
