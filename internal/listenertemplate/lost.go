@@ -83,6 +83,9 @@ func (l *lost) value(path, name string, given, kept any) {
 	if isEmpty(given) || reflect.DeepEqual(given, kept) || l.isExplained(path) {
 		return
 	}
+	if path == "metadata.labels" || path == "metadata.annotations" {
+		return // each key that is missing was refused for a reason
+	}
 	if key, ok := mergeKeys[name]; ok {
 		l.elements(path, key, given, kept)
 		return

@@ -60,12 +60,27 @@ func NewOptions(flags *flag.FlagSet) *Options {
 		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
 	flags.StringVar(&o.policy, "listener-template-policy", listenertemplate.Restricted,
 		"the manager's policy for listenerTemplate: restricted or unrestricted")
-	flags.Func("listener-sidecar-images",
-		"image that the manager allows in further containers of listener pods; may be repeated",
-		func(image string) error {
-			o.listeners.SidecarImages = append(o.listeners.SidecarImages, image)
+	for name, listed := range map[string]struct {
+		usage string
+		list  *[]string
+	}{
+		"listener-sidecar-images": {
+			"image that the manager allows in further containers of listener pods; may be repeated",
+			&o.listeners.SidecarImages,
+		},
+		"listener-metadata-keys": {
+			"key of labels and annotations that the manager allows on listeners, or DOMAIN/*; may be repeated",
+			&o.listeners.MetadataKeys,
+		},
+		"listener-priority-classes": {
+			"PriorityClass that the manager allows for listener pods; may be repeated", &o.listeners.PriorityClasses,
+		},
+	} {
+		flags.Func(name, listed.usage, func(entry string) error {
+			*listed.list = append(*listed.list, entry)
 			return nil
 		})
+	}
 	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be "+
 		"repeated", func(text string) error {
 		o.allowed = append(o.allowed, text)
