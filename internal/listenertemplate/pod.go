@@ -31,10 +31,15 @@ func (r *review) template(given *corev1.PodTemplateSpec) *corev1.PodTemplateSpec
 			DNSConfig:                     spec.DNSConfig.DeepCopy(),
 			HostAliases:                   limited(r, "spec.hostAliases", spec.HostAliases),
 			TerminationGracePeriodSeconds: r.grace("spec", spec.TerminationGracePeriodSeconds),
-			PriorityClassName:             r.priorityClass("spec.priorityClassName", spec.PriorityClassName),
 			SecurityContext:               r.podSecurity("spec.securityContext", spec.SecurityContext),
 			Volumes:                       r.volumes(spec.Volumes),
 		},
+	}
+	if class := spec.PriorityClassName; class == "" || slices.Contains(r.policy.PriorityClasses, class) {
+		kept.Spec.PriorityClassName = class
+	} else {
+		r.refuse("spec.priorityClassName", "pods of a higher class take the place of others; "+
+			"flags.listenerPriorityClasses of the controller's chart doesn't have this one")
 	}
 	if off := spec.AutomountServiceAccountToken; off != nil && !*off {
 		kept.Spec.AutomountServiceAccountToken = new(false)

@@ -15,6 +15,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -165,6 +167,24 @@ func (r *review) refuse(path, reason string) {
 		return
 	}
 	r.refused.First = append(r.refused.First, Refusal{path, reason})
+}
+
+// maxKey is the number of bytes of a name or a key that a path shows. Valid names have at most 63, and a key's own part
+// as well.
+const maxKey = 128
+
+// element returns the path of an element of a list or a map. The key is a stranger's and may be anything.
+func element(path, key string) string {
+	if len(key) > maxKey {
+		key = key[:maxKey] + "…"
+	}
+	printable := strings.Map(func(character rune) rune {
+		if unicode.IsPrint(character) {
+			return character
+		}
+		return utf8.RuneError
+	}, key)
+	return path + "[" + printable + "]"
 }
 
 // Only the first maxElements of a list count: the time to merge a template grows with their square.

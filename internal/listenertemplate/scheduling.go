@@ -105,16 +105,6 @@ func (r *review) tolerations(path string, given []corev1.Toleration) (kept []cor
 	return kept
 }
 
-// priorityClass returns the class if the operator of the manager allows it: the pod takes the place of others.
-func (r *review) priorityClass(path, given string) string {
-	if given != "" && !slices.Contains(r.policy.PriorityClasses, given) {
-		r.refuse(path, "pods of a higher class take the place of others; flags.listenerPriorityClasses of the "+
-			"controller's chart doesn't have this one")
-		return ""
-	}
-	return given
-}
-
 // grace returns the time that a pod or a container gets to end, unless it is so long that it holds the node.
 func (r *review) grace(path string, seconds *int64) *int64 {
 	if seconds == nil || *seconds <= maxGraceSeconds {
