@@ -86,7 +86,7 @@ func splitWorkflowRef(reference string) (name, target string) {
 func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	picked := make(prometheus.Labels, len(names))
 	for _, name := range names {
-		picked[name] = values[name]
+		picked[name] = shortened(values[name])
 	}
 	return picked
 }
