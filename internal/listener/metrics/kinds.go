@@ -19,8 +19,6 @@ const (
 	maxKinds = 1000
 	// maxBuckets is twice what ARC's histograms have.
 	maxBuckets = 100
-	// maxValue is the length of a label's value in bytes. References of workflows have some 100.
-	maxValue = 512
 )
 
 // kinds are the kinds of jobs for which a metric has series, those that were used last at the end.
@@ -58,12 +56,4 @@ func (k *kinds) use(labels prometheus.Labels, of interface{ Delete(prometheus.La
 type kind struct {
 	key    string
 	labels prometheus.Labels
-}
-
-// shortened returns a value that somebody has chosen, cut if it is longer than a label shows.
-func shortened(value string) string {
-	if len(value) <= maxValue {
-		return value
-	}
-	return strings.ToValidUTF8(value[:maxValue], "")
 }

@@ -90,3 +90,14 @@ func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	}
 	return picked
 }
+
+// maxValue is the length of a label's value in bytes. References of workflows have some 100.
+const maxValue = 512
+
+// shortened returns a value that somebody has chosen, cut if it is longer than a label shows.
+func shortened(value string) string {
+	if len(value) <= maxValue {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxValue], "")
+}
