@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/harrier-ci/harrier/internal/listener"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/wallclock"
 )
 
 func main() {
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(output.NewWriter(os.Stderr), err)
 		os.Exit(1)
 	}
 }

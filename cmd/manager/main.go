@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/harrier-ci/harrier/internal/manager"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // operatorProgram has the commands for people, in the manager's own directory. exitUnable is its exit code if it can't
@@ -36,7 +37,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(output.NewWriter(os.Stderr), err)
 		os.Exit(1)
 	}
 	log := manager.NewLogger(options, os.Stderr)

@@ -22,8 +22,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/harrier-ci/harrier/internal/convert/legacy"
 	"github.com/harrier-ci/harrier/internal/convert/report"
 	"github.com/harrier-ci/harrier/internal/convert/scaleset"
@@ -31,6 +29,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/validation"
 	"github.com/harrier-ci/harrier/internal/dryrun"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // ErrNothingToConvert reports that the input has no object of ARC's legacy mode.
@@ -180,7 +179,7 @@ func (o *Options) convert(inputs []files.Input, below []string) (*report.Report,
 		if len(below) > 0 {
 			others += ", and directories that are not read: " + finding.Listed(below, maxNamed)
 		}
-		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, finding.OneLine(others))
+		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, output.OneLine(others))
 	}
 	now := time.Now()
 	told, documents, taken, used := &report.Report{}, []string{}, names{map[string]bool{}, map[string]int{}},
@@ -249,7 +248,7 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []strin
 // document writes the values as YAML, and notes what the chart, the API server and the manager would find wrong in
 // them.
 func document(values map[string]any, set *report.Set, notes *report.Notes) (string, error) {
-	content, err := yaml.Marshal(values)
+	content, err := output.MarshalYAML(values)
 	if err != nil {
 		return "", fmt.Errorf("write the values of %s: %w", notes.Object, err)
 	}

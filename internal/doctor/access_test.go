@@ -67,8 +67,14 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 			Subjects: subjects}
 	}
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "readers"}, Subjects: []rbacv1.Subject{
-		{Kind: "User", Name: "system:serviceaccount:runners:" + name}, {Kind: "Group", Name: "system:serviceaccounts:runners"},
+		{Kind: "User", Name: "system:serviceaccount:runners:" + name},
 	}}
+	group := func(binding, group string) client.Object {
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding},
+			Subjects: []rbacv1.Subject{{Kind: "Group", Name: group}}}
+	}
+	byDefault := group("cluster-discovery", "system:authenticated")
+	byDefault.SetLabels(map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"})
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", nil)
 	for title, test := range map[string]struct {
 		change   func(*v1alpha1.AutoscalingRunnerSet)
@@ -77,15 +83,21 @@ func TestBindingsOfRunnersWithoutToken(t *testing.T) {
 		want     string
 		unread   string
 	}{
-		"none":                   {},
-		"in its namespace":       {bindings: []client.Object{binding("runners", other, subject)}, want: "RoleBinding runners/deployers: "},
-		"in another, everywhere": {bindings: []client.Object{binding("prod", subject), everywhere}, want: "RoleBinding prod/deployers, ClusterRoleBinding readers: "},
-		"of others":              {bindings: []client.Object{binding("runners", other)}},
-		"of a group":             {bindings: []client.Object{binding("runners", rbacv1.Subject{Kind: "Group", Name: name})}},
-		"with a token":           {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.AutomountServiceAccountToken = new(true) }, []client.Object{everywhere}, nil, "", ""},
-		"without, on purpose":    {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.AutomountServiceAccountToken = new(false) }, []client.Object{everywhere}, nil, "", ""},
-		"another account":        {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.ServiceAccountName = "own" }, []client.Object{everywhere}, nil, "", ""},
-		"not to be read":         {bindings: []client.Object{binding("runners", subject)}, refused: &rbacv1.ClusterRoleBindingList{}, want: "RoleBinding runners/deployers: ", unread: "ClusterRoleBindings"},
+		"none":                        {},
+		"in its namespace":            {bindings: []client.Object{binding("runners", other, subject)}, want: "RoleBinding runners/deployers: "},
+		"in another, everywhere":      {bindings: []client.Object{binding("prod", subject), everywhere}, want: "RoleBinding prod/deployers, ClusterRoleBinding readers: "},
+		"of others":                   {bindings: []client.Object{binding("runners", other)}},
+		"of a group":                  {bindings: []client.Object{binding("runners", rbacv1.Subject{Kind: "Group", Name: name})}},
+		"of its namespace's accounts": {bindings: []client.Object{binding("prod", rbacv1.Subject{Kind: "Group", Name: "system:serviceaccounts:runners"})}, want: "RoleBinding prod/deployers: "},
+		"of all accounts":             {bindings: []client.Object{group("all", "system:serviceaccounts")}, want: "ClusterRoleBinding all: "},
+		"of everybody":                {bindings: []client.Object{group("any", "system:authenticated")}, want: "ClusterRoleBinding any: "},
+		"of another namespace's":      {bindings: []client.Object{group("theirs", "system:serviceaccounts:elsewhere"), group("strangers", "system:unauthenticated")}},
+		"of every cluster":            {bindings: []client.Object{byDefault, group("system:basic-user", "system:authenticated")}},
+		"a user of that name":         {bindings: []client.Object{binding("runners", rbacv1.Subject{Kind: "User", Name: name})}},
+		"with a token":                {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.AutomountServiceAccountToken = new(true) }, []client.Object{everywhere}, nil, "", ""},
+		"without, on purpose":         {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.AutomountServiceAccountToken = new(false) }, []client.Object{everywhere}, nil, "", ""},
+		"another account":             {func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.Template.Spec.ServiceAccountName = "own" }, []client.Object{everywhere}, nil, "", ""},
+		"not to be read":              {bindings: []client.Object{binding("runners", subject)}, refused: &rbacv1.ClusterRoleBindingList{}, want: "RoleBinding runners/deployers: ", unread: "ClusterRoleBindings"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			refuse := func(list client.ObjectList) error {

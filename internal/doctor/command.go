@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Exit codes of the commands.
@@ -38,6 +39,7 @@ const usage = `Usage: manager doctor [flags] [scale set]    explain why jobs wai
 // Main runs a command line, which is given without the program's name, and returns the exit code. The cluster is the
 // one that -kubeconfig, KUBECONFIG or ~/.kube/config names, or else the one that the process runs in.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	stdout, stderr = output.NewWriter(stdout), output.NewWriter(stderr)
 	command := ""
 	if len(arguments) > 0 {
 		command = arguments[0]
@@ -62,7 +64,7 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 	case errors.Is(err, ErrProblems):
 		return ExitProblems
 	}
-	fmt.Fprintln(stderr, err)
+	fmt.Fprintln(stderr, output.OneLine(err.Error()))
 	return ExitUnable
 }
 

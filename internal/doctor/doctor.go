@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/doctor/validation"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Finding tells what is wrong with one object, and Severity what that means for jobs; see package finding.
@@ -46,7 +47,7 @@ var ErrProblems = finding.ErrProblems
 
 // Run gathers, diagnoses and writes the report. It fails with ErrProblems, or with the reason why the check could not
 // run.
-func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output io.Writer) error {
+func Run(ctx context.Context, cluster snapshot.Cluster, options Options, to io.Writer) error {
 	s, err := snapshot.Gather(ctx, cluster, options.Namespace, options.Name)
 	if err != nil {
 		return err
@@ -57,13 +58,25 @@ func Run(ctx context.Context, cluster snapshot.Cluster, options Options, output 
 		report.Managers = append(report.Managers,
 			Manager{m.Namespace, m.Name, m.Labels[v1alpha1.LabelVersion], m.Status.AvailableReplicas})
 	}
-	if err := report.write(output, options.Output); err != nil {
+	if err := report.write(to, options.Output); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	if len(report.Findings) > 0 && report.Findings[0].Severity == Problem {
 		return ErrProblems
 	}
 	return nil
+}
+
+// write renders the report as "json" or as text for people.
+func (r *Report) write(to io.Writer, format string) error {
+	if r.Findings == nil {
+		r.Findings = []Finding{} // an empty list, not null
+	}
+	if format == "json" {
+		return output.WriteJSON(to, r, true)
+	}
+	_, err := io.WriteString(to, r.text())
+	return err
 }
 
 // Validate checks a file of YAML documents before they are applied; see validation.Validate.

@@ -1,14 +1,13 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Report is the doctor's answer.
@@ -63,26 +62,12 @@ func summaries(s *snapshot.Snapshot) []Summary {
 	return list
 }
 
-// write renders the report as "json" or as text for people.
-func (r *Report) write(output io.Writer, format string) error {
-	if r.Findings == nil {
-		r.Findings = []Finding{} // an empty list, not null
-	}
-	if format == "json" {
-		encoder := json.NewEncoder(output)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	}
-	_, err := io.WriteString(output, r.text())
-	return err
-}
-
 // text returns the report for people: a line for each manager, a table of the scale sets, and the numbered findings.
 func (r *Report) text() string {
 	var text strings.Builder
 	for _, m := range r.Managers {
-		fmt.Fprintf(&text, "Manager %s/%s: version %s, %s\n", m.Namespace, m.Name, orUnknown(m.Version),
-			finding.Counted(int(m.Ready), "pod ready", "pods ready"))
+		fmt.Fprintf(&text, "Manager %s: version %s, %s\n", output.OneLine(m.Namespace+"/"+m.Name),
+			output.OneLine(orUnknown(m.Version)), finding.Counted(int(m.Ready), "pod ready", "pods ready"))
 	}
 	if len(r.Sets) == 1 {
 		text.WriteString(r.Sets[0].line())
@@ -112,10 +97,10 @@ func (s *Summary) line() string {
 	if s.JobPods > 0 {
 		jobPods = " " + finding.Counted(s.JobPods, "job pod,", "job pods,")
 	}
-	return fmt.Sprintf("%s/%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed,%s listener %s\n",
-		s.Namespace, s.Name, finding.Counted(s.AssignedJobs, "job assigned", "jobs assigned"),
+	return fmt.Sprintf("%s: %s, %s (%s), %d pending, %d idle, %d busy, %d failed,%s listener %s\n",
+		output.OneLine(s.Namespace+"/"+s.Name), finding.Counted(s.AssignedJobs, "job assigned", "jobs assigned"),
 		finding.Counted(s.Desired, "runner wanted", "runners wanted"), s.most(),
-		s.Pending, s.Idle, s.Busy, s.Failed, jobPods, orUnknown(s.Listener))
+		s.Pending, s.Idle, s.Busy, s.Failed, jobPods, output.OneLine(orUnknown(s.Listener)))
 }
 
 // table returns a line for each set, or "" if there are no sets.
@@ -128,9 +113,9 @@ func table(sets []Summary) string {
 	fmt.Fprintln(lines, "\nSCALE SET\tJOBS\tRUNNERS WANTED\tLIMIT\tPENDING\tIDLE\tBUSY\tFAILED\tLISTENER")
 	for i := range sets {
 		s := &sets[i]
-		fmt.Fprintf(lines, "%s/%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n",
-			s.Namespace, s.Name, s.AssignedJobs, s.Desired, s.most(), s.Pending, s.Idle, s.Busy, s.Failed,
-			orUnknown(s.Listener))
+		fmt.Fprintf(lines, "%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n",
+			output.OneLine(s.Namespace+"/"+s.Name), s.AssignedJobs, s.Desired, s.most(), s.Pending, s.Idle, s.Busy, s.Failed,
+			output.OneLine(orUnknown(s.Listener)))
 	}
 	_ = lines.Flush()
 	return text.String()
@@ -172,14 +157,14 @@ func (s shared) String() string {
 	if s.Object != "" {
 		text += " (" + s.Object + ")"
 	}
-	text += "\n   " + finding.OneLine(s.Message) + "\n"
+	text = output.OneLine(text) + "\n   " + output.OneLine(s.Message) + "\n"
 	if s.Fix != "" {
-		text += "   To do: " + finding.OneLine(s.Fix) + "\n"
+		text += "   To do: " + output.OneLine(s.Fix) + "\n"
 	}
 	if len(s.others) == 0 {
 		return text
 	}
-	return text + "   The same applies to " + finding.Listed(s.others, namedOthers) + "\n"
+	return text + "   The same applies to " + output.OneLine(finding.Listed(s.others, namedOthers)) + "\n"
 }
 
 func orUnknown(text string) string {

@@ -21,11 +21,8 @@ func (r *review) listener(place string, given *corev1.Container, volumes []corev
 		r.refuse(place+".image", ReasonARCImage)
 	}
 	return corev1.Container{
-		Name: given.Name,
-		Resources: corev1.ResourceRequirements{
-			Limits:   given.Resources.Limits,
-			Requests: given.Resources.Requests,
-		},
+		Name:            given.Name,
+		Resources:       r.resources(place+".resources", &given.Resources),
 		Env:             r.variables(place+".env", given.Env, refusedVariable),
 		VolumeMounts:    r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, r.listenersOwn),
 		StartupProbe:    r.probe(place+".startupProbe", given.StartupProbe),
@@ -48,15 +45,12 @@ func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1
 		Args:            slices.Clone(given.Args),
 		WorkingDir:      given.WorkingDir,
 		Ports:           r.ports(place+".ports", given.Ports),
-		Resources: corev1.ResourceRequirements{
-			Limits:   given.Resources.Limits,
-			Requests: given.Resources.Requests,
-		},
-		Env:            r.variables(place+".env", given.Env, anything),
-		VolumeMounts:   r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, anything),
-		StartupProbe:   r.probe(place+".startupProbe", given.StartupProbe),
-		LivenessProbe:  r.probe(place+".livenessProbe", given.LivenessProbe),
-		ReadinessProbe: r.probe(place+".readinessProbe", given.ReadinessProbe),
+		Resources:       r.resources(place+".resources", &given.Resources),
+		Env:             r.variables(place+".env", given.Env, anything),
+		VolumeMounts:    r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, anything),
+		StartupProbe:    r.probe(place+".startupProbe", given.StartupProbe),
+		LivenessProbe:   r.probe(place+".livenessProbe", given.LivenessProbe),
+		ReadinessProbe:  r.probe(place+".readinessProbe", given.ReadinessProbe),
 		SecurityContext: cmp.Or(
 			r.containerSecurity(place+".securityContext", given.SecurityContext), &corev1.SecurityContext{},
 		),
@@ -262,7 +256,7 @@ func (r *review) probe(place string, given *corev1.Probe) *corev1.Probe {
 		PeriodSeconds:                 given.PeriodSeconds,
 		SuccessThreshold:              given.SuccessThreshold,
 		FailureThreshold:              given.FailureThreshold,
-		TerminationGracePeriodSeconds: given.TerminationGracePeriodSeconds,
+		TerminationGracePeriodSeconds: r.grace(place, given.TerminationGracePeriodSeconds),
 	}
 	const elsewhere = "the node would probe another host"
 	if get := given.HTTPGet; get != nil {

@@ -1,99 +1,131 @@
 package listenertemplate
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // Reasons why a label or annotation is refused.
 const (
 	ofInstaller  = "it says who installed an object, and the manager installs these"
-	identity     = "it selects an identity in the cloud, which would be one of the manager's namespace"
-	confinement  = "it selects a security profile, a device or a mount"
-	network      = "it selects another network"
 	interception = "it lets a webhook add containers, or send the pod's traffic through them"
-	mirror       = "it makes the pod one that only a kubelet can create"
+	holdsNode    = "it would hold a node that is everybody's, and a listener may be moved at any time"
+	notAmongKeys = "only keys that can't hinder others are for scale sets (docs/security.md has the list); the " +
+		"controller's operator allows more by flags.listenerMetadataKeys"
 )
 
-// family is a domain of labels and annotations that select something for a pod.
-type family struct {
-	domain, reason string
-	// switchable families have values that turn them off, and those are let through.
-	switchable bool
+// keyKind says whether a key is one of a label or of an annotation: Services, PodDisruptionBudgets and network policies
+// of the manager's namespace select by labels.
+type keyKind int
+
+const (
+	label keyKind = iota
+	annotation
+)
+
+// descriptive are keys that nothing but people and their reports read. They are labels, too: policies of clusters
+// demand them, and nobody selects the pods of a program by them alone.
+var descriptive = []string{
+	"business-unit", "contact", "cost-center", "cost_center", "costcenter", "department", "description", "env",
+	"environment", "owner", "project", "stage", "team", "tenant",
 }
 
-// families are keys that clouds, container runtimes, networks and webhooks read on pods. A domain stands for those
-// below it, too.
-var families = []family{
-	{domain: "azure.workload.identity", reason: identity},
-	{domain: "eks.amazonaws.com", reason: identity},
-	{domain: "iam.amazonaws.com", reason: identity}, // kube2iam and kiam
-	{domain: "iam.gke.io", reason: identity},
-	{domain: "iam.cloud.google.com", reason: identity},
-	{domain: "pod-identity.alibabacloud.com", reason: identity},
-	{domain: "spiffe.io", reason: identity},
-
-	{domain: "apparmor.security.beta.kubernetes.io", reason: confinement},
-	{domain: "seccomp.security.alpha.kubernetes.io", reason: confinement},
-	{domain: "cri-o.io", reason: confinement},
-	{domain: "openshift.io", reason: confinement},
-	{domain: "cdi.k8s.io", reason: confinement},
-	{domain: "nri.io", reason: confinement},
-	{domain: "nri.containerd.io", reason: confinement},
-
-	{domain: "cni.cncf.io", reason: network},
-	{domain: "multus-cni.io", reason: network},
-	{domain: "cni.projectcalico.org", reason: network},
-	{domain: "ovn.org", reason: network},
-	{domain: "ovn.kubernetes.io", reason: network},
-	{domain: "networking.gke.io", reason: network},
-	{domain: "vpc.amazonaws.com", reason: network},
-	{domain: "cilium.io", reason: network},
-
-	{domain: "istio.io", reason: interception, switchable: true},
-	{domain: "linkerd.io", reason: interception, switchable: true},
-	{domain: "consul.hashicorp.com", reason: interception, switchable: true},
-	{domain: "vault.hashicorp.com", reason: interception, switchable: true},
-	{domain: "kuma.io", reason: interception, switchable: true},
-	{domain: "dapr.io", reason: interception, switchable: true},
-	{domain: "instrumentation.opentelemetry.io", reason: interception, switchable: true},
-	{domain: "sidecar.opentelemetry.io", reason: interception, switchable: true},
-	{domain: "jaegertracing.io", reason: interception, switchable: true},
-	{domain: "admission.datadoghq.com", reason: interception, switchable: true},
+// ofScaleSet are the labels by which the manager's own objects tell whose they are. What the manager writes there wins.
+var ofScaleSet = []string{
+	v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelEnterprise, v1alpha1.LabelOrganization,
+	v1alpha1.LabelRepository,
 }
 
-// prefixes are of keys that can't be told by a domain: it is missing, or has harmless keys as well.
-var prefixes = map[string]string{
-	"aadpodidbinding":       identity,
-	"io.kubernetes.cri-o.":  confinement,
-	"io.katacontainers.":    confinement,
-	"dev.gvisor.":           confinement,
-	"io.cilium.":            network,
-	"kubernetes.io/config.": mirror,
+// aboutThisPod are annotations that say something about this pod alone: what a monitoring system reads from it or
+// leaves out, and which container a person sees first. Those by which a pod configures an agent of the node freely,
+// such as the checks of ad.datadoghq.com, are not among them.
+var aboutThisPod = []string{
+	"kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/default-logs-container",
+	"kubectl.kubernetes.io/restartedAt",
+	"prometheus.io/path", "prometheus.io/port", "prometheus.io/scheme", "prometheus.io/scrape",
+	"ad.datadoghq.com/exclude", "ad.datadoghq.com/logs_exclude", "ad.datadoghq.com/metrics_exclude",
+	"co.elastic.logs/enabled", "fluentbit.io/exclude",
 }
 
-// off are the values that turn a switchable family off.
+// checksums begin the annotations by which charts replace pods whose configuration has changed. Nothing reads them.
+const checksums = "checksum/"
+
+// movable are annotations of node autoscalers, with the value that lets them move the pod.
+var movable = map[string]string{
+	"cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+	"karpenter.sh/do-not-disrupt":                    "false",
+}
+
+// injectors are domains whose webhooks add containers to pods. Values that turn that off are let through.
+var injectors = []string{
+	"istio.io", "linkerd.io", "consul.hashicorp.com", "vault.hashicorp.com", "kuma.io", "dapr.io",
+	"instrumentation.opentelemetry.io", "sidecar.opentelemetry.io", "jaegertracing.io", "admission.datadoghq.com",
+}
+
+// off are the values that turn an injector off.
 var off = []string{"false", "disabled", "none"}
 
 // refusedKey returns the reason why an object in the manager's namespace may not have a label or annotation, "" if it
 // may.
-func refusedKey(key, value string) string {
-	if kube.OfInstaller(key) {
+func (p Policy) refusedKey(kind keyKind, key, value string) string {
+	inDomain := func(domain string) bool { return kube.InDomain(key, domain) }
+	movableBy, ofAutoscaler := movable[key]
+	switch {
+	case kube.OfInstaller(key):
 		return ofInstaller
-	}
-	lower := strings.ToLower(key)
-	for prefix, reason := range prefixes {
-		if strings.HasPrefix(lower, prefix) {
-			return reason
-		}
-	}
-	for _, f := range families {
-		turnedOff := f.switchable && slices.Contains(off, value)
-		if kube.InDomain(key, f.domain) && !turnedOff {
-			return f.reason
-		}
+	case p.Unrestricted, p.allowsKey(key), slices.Contains(descriptive, key):
+		return ""
+	case kind == label && slices.Contains(ofScaleSet, key):
+		return ""
+	case kind == annotation && (slices.Contains(aboutThisPod, key) || strings.HasPrefix(key, checksums)):
+		return ""
+	case kind == annotation && ofAutoscaler && value == movableBy:
+		return ""
+	case kind == annotation && ofAutoscaler:
+		return holdsNode
+	case !slices.ContainsFunc(injectors, inDomain):
+		return notAmongKeys
+	case !slices.Contains(off, value):
+		return interception
 	}
 	return ""
+}
+
+// allowsKey reports whether the operator of the manager has listed the key, or all keys of its domain as DOMAIN/*.
+func (p Policy) allowsKey(key string) bool {
+	domain, _, hasDomain := strings.Cut(key, "/")
+	return slices.Contains(p.MetadataKeys, key) || (hasDomain && slices.Contains(p.MetadataKeys, domain+"/*"))
+}
+
+// keys returns the labels or annotations that are not refused, at most maxElements.
+func (r *review) keys(path string, kind keyKind, given map[string]string) map[string]string {
+	var kept map[string]string
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		reason := r.policy.refusedKey(kind, key, given[key])
+		if reason == "" && len(kept) == maxElements {
+			reason = fmt.Sprintf("only the first %d count", maxElements)
+		}
+		if reason != "" {
+			r.refuse(element(path, key), reason)
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = given[key]
+	}
+	return kept
+}
+
+// Inherited returns the labels of a scale set or an AutoscalingListener that objects in the manager's namespace repeat.
+// Nobody is told of the others: the set's chart has set most of them.
+func (p Policy) Inherited(labels map[string]string) map[string]string {
+	inherited := maps.Clone(labels)
+	maps.DeleteFunc(inherited, func(key, value string) bool { return p.refusedKey(label, key, value) != "" })
+	return inherited
 }

@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,24 +13,6 @@ import (
 
 // notListed is the reason against a field that the policy doesn't know.
 const notListed = "listener pods can't have this under the restricted policy"
-
-// maxKey is the number of bytes of a name or a key that a path shows. Valid names have at most 63, and a key's own part
-// as well.
-const maxKey = 128
-
-// element returns the path of an element of a list or a map. The key is a stranger's and may be anything.
-func element(path, key string) string {
-	if len(key) > maxKey {
-		key = key[:maxKey] + "…"
-	}
-	printable := strings.Map(func(character rune) rune {
-		if unicode.IsPrint(character) {
-			return character
-		}
-		return utf8.RuneError
-	}, key)
-	return path + "[" + printable + "]"
-}
 
 // mergeKeys are the fields by which elements of lists are told apart, by the list's name.
 var mergeKeys = map[string]string{
@@ -82,6 +62,9 @@ func (l *lost) fields(path string, given, kept map[string]any) {
 func (l *lost) value(path, name string, given, kept any) {
 	if isEmpty(given) || reflect.DeepEqual(given, kept) || l.isExplained(path) {
 		return
+	}
+	if path == "metadata.labels" || path == "metadata.annotations" {
+		return // each key that is missing was refused for a reason
 	}
 	if key, ok := mergeKeys[name]; ok {
 		l.elements(path, key, given, kept)

@@ -2,16 +2,12 @@ package listenertemplate
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 )
-
-// systemPriority begins the names of the classes that preempt whatever the cluster itself needs.
-const systemPriority = "system-"
 
 // template returns the parts of a template that the policy has. What it leaves out without a refusal of its own is
 // found by addLost.
@@ -22,27 +18,28 @@ func (r *review) template(given *corev1.PodTemplateSpec) *corev1.PodTemplateSpec
 	spec := &given.Spec
 	kept := &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      r.keys("metadata.labels", given.Labels),
-			Annotations: r.keys("metadata.annotations", given.Annotations),
+			Labels:      r.keys("metadata.labels", label, given.Labels),
+			Annotations: r.keys("metadata.annotations", annotation, given.Annotations),
 		},
 		Spec: corev1.PodSpec{
 			NodeSelector:                  spec.NodeSelector,
-			Affinity:                      spec.Affinity.DeepCopy(),
-			Tolerations:                   limited(r, "spec.tolerations", spec.Tolerations),
+			Affinity:                      r.affinity("spec.affinity", spec.Affinity),
+			Tolerations:                   r.tolerations("spec.tolerations", spec.Tolerations),
 			TopologySpreadConstraints:     limited(r, "spec.topologySpreadConstraints", spec.TopologySpreadConstraints),
 			SchedulerName:                 spec.SchedulerName,
 			ImagePullSecrets:              limited(r, "spec.imagePullSecrets", spec.ImagePullSecrets),
 			DNSConfig:                     spec.DNSConfig.DeepCopy(),
 			HostAliases:                   limited(r, "spec.hostAliases", spec.HostAliases),
-			TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
+			TerminationGracePeriodSeconds: r.grace("spec", spec.TerminationGracePeriodSeconds),
 			SecurityContext:               r.podSecurity("spec.securityContext", spec.SecurityContext),
 			Volumes:                       r.volumes(spec.Volumes),
 		},
 	}
-	if strings.HasPrefix(spec.PriorityClassName, systemPriority) {
-		r.refuse("spec.priorityClassName", "classes that begin with "+systemPriority+" preempt the cluster's own pods")
+	if class := spec.PriorityClassName; class == "" || slices.Contains(r.policy.PriorityClasses, class) {
+		kept.Spec.PriorityClassName = class
 	} else {
-		kept.Spec.PriorityClassName = spec.PriorityClassName
+		r.refuse("spec.priorityClassName", "pods of a higher class take the place of others; "+
+			"flags.listenerPriorityClasses of the controller's chart doesn't have this one")
 	}
 	if off := spec.AutomountServiceAccountToken; off != nil && !*off {
 		kept.Spec.AutomountServiceAccountToken = new(false)

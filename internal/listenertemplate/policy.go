@@ -15,11 +15,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
 )
 
 // The policies, as in the manager's flag --listener-template-policy.
@@ -44,13 +45,19 @@ const (
 // DefaultProgram is the path of the listener in the manager's image.
 const DefaultProgram = "/ghalistener"
 
-// Policy is chosen by the operator of the manager. The zero value is the restricted policy without further images.
+// Policy is chosen by the operator of the manager. The zero value is the restricted policy, which adds nothing to
+// what it lists.
 type Policy struct {
 	// Unrestricted lets through everything but the pod's identity and ARC's image.
 	Unrestricted bool
 	// SidecarImages are the images that further containers of a listener's pod may have, exactly as templates write
 	// them.
 	SidecarImages []string
+	// MetadataKeys are keys of labels and annotations that scale sets may set besides those that hinder nobody, or all
+	// of a domain as DOMAIN/*.
+	MetadataKeys []string
+	// PriorityClasses are the classes that a listener's pod may have.
+	PriorityClasses []string
 	// Program is the path of the listener's program in its container, which no volume may hide. Empty means
 	// DefaultProgram.
 	Program string
@@ -111,15 +118,6 @@ func (p Policy) Object(meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
 	return (&review{policy: p}).withoutAnnotations("", meta)
 }
 
-// Inherited returns the labels of a scale set or an AutoscalingListener that objects in the manager's namespace repeat.
-func (p Policy) Inherited(labels map[string]string) map[string]string {
-	inherited := maps.Clone(labels)
-	maps.DeleteFunc(inherited, func(key, value string) bool {
-		return kube.OfInstaller(key) || (!p.Unrestricted && refusedKey(key, value) != "")
-	})
-	return inherited
-}
-
 // Refusal is a field that the policy leaves out.
 type Refusal struct {
 	// Path is for people, such as spec.volumes[ca].secret.
@@ -159,6 +157,8 @@ func (r Refusals) List(maxBytes int) string {
 type review struct {
 	policy  Policy
 	refused Refusals
+	// requested is what the containers so far request together.
+	requested corev1.ResourceList
 }
 
 func (r *review) refuse(path, reason string) {
@@ -167,6 +167,24 @@ func (r *review) refuse(path, reason string) {
 		return
 	}
 	r.refused.First = append(r.refused.First, Refusal{path, reason})
+}
+
+// maxKey is the number of bytes of a name or a key that a path shows. Valid names have at most 63, and a key's own part
+// as well.
+const maxKey = 128
+
+// element returns the path of an element of a list or a map. The key is a stranger's and may be anything.
+func element(path, key string) string {
+	if len(key) > maxKey {
+		key = key[:maxKey] + "…"
+	}
+	printable := strings.Map(func(character rune) rune {
+		if unicode.IsPrint(character) {
+			return character
+		}
+		return utf8.RuneError
+	}, key)
+	return path + "[" + printable + "]"
 }
 
 // Only the first maxElements of a list count: the time to merge a template grows with their square.
@@ -187,7 +205,8 @@ func (r *review) metadata(path string, meta *v1alpha1.ResourceMeta) *v1alpha1.Re
 		return nil
 	}
 	return &v1alpha1.ResourceMeta{
-		Labels: r.keys(path+".labels", meta.Labels), Annotations: r.keys(path+".annotations", meta.Annotations),
+		Labels:      r.keys(path+".labels", label, meta.Labels),
+		Annotations: r.keys(path+".annotations", annotation, meta.Annotations),
 	}
 }
 
@@ -203,21 +222,5 @@ func (r *review) withoutAnnotations(path string, meta *v1alpha1.ResourceMeta) *v
 			"ServiceAccounts and Secrets in the manager's namespace get no annotations",
 		)
 	}
-	return &v1alpha1.ResourceMeta{Labels: r.keys(path+".labels", meta.Labels)}
-}
-
-// keys returns the labels or annotations that are not refused.
-func (r *review) keys(path string, given map[string]string) map[string]string {
-	var kept map[string]string
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if reason := refusedKey(key, given[key]); reason != "" {
-			r.refuse(element(path, key), reason)
-			continue
-		}
-		if kept == nil {
-			kept = map[string]string{}
-		}
-		kept[key] = given[key]
-	}
-	return kept
+	return &v1alpha1.ResourceMeta{Labels: r.keys(path+".labels", label, meta.Labels)}
 }

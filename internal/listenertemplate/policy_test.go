@@ -13,8 +13,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// policy is the restricted one with an image for further containers.
-var policy = listenertemplate.Policy{SidecarImages: []string{"logs:1"}}
+// policy is the restricted one with an image for further containers, and a class.
+var policy = listenertemplate.Policy{SidecarImages: []string{"logs:1"}, PriorityClasses: []string{"a", "high"}}
 
 func paths(refused listenertemplate.Refusals) []string {
 	found := []string{}
@@ -39,7 +39,7 @@ func TestKept(t *testing.T) {
 		`{}`,
 		`metadata: {labels: {team: a}, annotations: {prometheus.io/scrape: "true", sidecar.istio.io/inject: "false",` +
 			` linkerd.io/inject: disabled}}`,
-		`spec: {nodeSelector: {pool: system}, tolerations: [{operator: Exists}], schedulerName: mine,` +
+		`spec: {nodeSelector: {pool: system}, tolerations: [{key: pool, operator: Exists}], schedulerName: mine,` +
 			` priorityClassName: high}`,
 		`spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}}`,
 		`spec: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway,` +

@@ -26,8 +26,10 @@ var allowed = map[reflect.Type]string{
 	reflect.TypeFor[corev1.PodSpec](): "Volumes Containers NodeSelector Affinity Tolerations " +
 		"TopologySpreadConstraints SchedulerName PriorityClassName ImagePullSecrets DNSConfig HostAliases " +
 		"TerminationGracePeriodSeconds SecurityContext AutomountServiceAccountToken",
-	reflect.TypeFor[corev1.Volume]():       "Name VolumeSource",
-	reflect.TypeFor[corev1.VolumeSource](): "EmptyDir ConfigMap",
+	reflect.TypeFor[corev1.PodAntiAffinity](): "PreferredDuringSchedulingIgnoredDuringExecution",
+	reflect.TypeFor[corev1.PodAffinityTerm](): "LabelSelector TopologyKey MatchLabelKeys MismatchLabelKeys",
+	reflect.TypeFor[corev1.Volume]():          "Name VolumeSource",
+	reflect.TypeFor[corev1.VolumeSource]():    "EmptyDir ConfigMap",
 	reflect.TypeFor[corev1.PodSecurityContext](): "RunAsUser RunAsGroup RunAsNonRoot FSGroup FSGroupChangePolicy " +
 		"SupplementalGroups SeccompProfile AppArmorProfile",
 	reflect.TypeFor[corev1.SecurityContext](): "RunAsUser RunAsGroup RunAsNonRoot ReadOnlyRootFilesystem Privileged " +
@@ -70,7 +72,9 @@ func forbidden(path string, value reflect.Value) string {
 		}
 		for i := range value.NumField() {
 			name := value.Type().Field(i).Name
-			if !value.Type().Field(i).IsExported() || value.Field(i).IsZero() {
+			field := value.Field(i)
+			empty := field.IsZero() || (field.Kind() == reflect.Slice && field.Len() == 0)
+			if !value.Type().Field(i).IsExported() || empty {
 				continue
 			}
 			if limited && !slices.Contains(strings.Fields(fields), name) {
@@ -84,12 +88,56 @@ func forbidden(path string, value reflect.Value) string {
 	return ""
 }
 
+// steers returns what is set to a value that hinders other pods, "" if nothing is.
+func steers(spec *corev1.PodSpec) string {
+	if spec.PriorityClassName != "" && spec.PriorityClassName != "a" {
+		return "the class " + spec.PriorityClassName
+	}
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace > 300 {
+		return "an endless end"
+	}
+	for _, toleration := range spec.Tolerations {
+		if toleration.Key == "" {
+			return "a toleration of every taint"
+		}
+	}
+	requested := map[corev1.ResourceName]int64{}
+	for i := range spec.Containers {
+		resources := &spec.Containers[i].Resources
+		for name, limit := range resources.Limits {
+			if _, isRequested := resources.Requests[name]; !isRequested {
+				requested[name] += limit.Value()
+			}
+		}
+		for name, request := range resources.Requests {
+			requested[name] += request.Value()
+		}
+	}
+	most := map[corev1.ResourceName]int64{"cpu": 2, "memory": 2 << 30, "ephemeral-storage": 2 << 30}
+	for name, sum := range requested {
+		if sum > most[name] {
+			return fmt.Sprintf("a request of %d %s", sum, name)
+		}
+	}
+	return ""
+}
+
 // filler fills templates at random, with names that mean something often enough.
 func filler(seed int64) *randfill.Filler {
 	pick := func(random *rand.Rand, words ...string) string { return words[random.Intn(len(words))] }
 	return randfill.New().RandSource(rand.NewSource(seed)).NilChance(0.6).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(quantity *resource.Quantity, c randfill.Continue) {
 			*quantity = *resource.NewQuantity(c.Int63n(1000), resource.DecimalSI)
+		},
+		func(resources *corev1.ResourceRequirements, c randfill.Continue) {
+			some := func() (list corev1.ResourceList) {
+				for range c.Intn(3) {
+					name := corev1.ResourceName(pick(c.Rand, "cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"))
+					list = corev1.ResourceList{name: *resource.NewQuantity(c.Int63n(3), resource.DecimalSI)}
+				}
+				return list
+			}
+			*resources = corev1.ResourceRequirements{Limits: some(), Requests: some()}
 		},
 		func(port *intstr.IntOrString, c randfill.Continue) { *port = intstr.FromInt32(c.Int31()) },
 		func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1e9), 0) },
@@ -102,7 +150,7 @@ func filler(seed int64) *randfill.Filler {
 		},
 		func(labels *map[string]string, c randfill.Continue) {
 			*labels = map[string]string{
-				pick(c.Rand, "a", "app.kubernetes.io/name", "iam.gke.io/gcp-service-account"): "v",
+				pick(c.Rand, "team", "app", "app.kubernetes.io/name", "iam.gke.io/gcp-service-account"): "v",
 			}
 		},
 	)
@@ -122,6 +170,9 @@ func TestRandomTemplates(t *testing.T) {
 			t.Fatalf("seed %d: the template given was changed", seed)
 		}
 		if found := forbidden("template", reflect.ValueOf(kept)); found != "" {
+			t.Fatalf("seed %d: %s is left", seed, found)
+		}
+		if found := steers(&kept.Spec); found != "" {
 			t.Fatalf("seed %d: %s is left", seed, found)
 		}
 		again := policy.Accept(&v1alpha1.AutoscalingRunnerSetSpec{ListenerTemplate: kept})

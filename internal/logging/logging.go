@@ -9,6 +9,8 @@ import (
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // New returns a logger that writes lines of JSON or of text. It is safe for concurrent use, and the level may change at
@@ -20,5 +22,5 @@ func New(to io.Writer, json bool, level zapcore.LevelEnabler) logr.Logger {
 	if json {
 		encoder = zapcore.NewJSONEncoder(keys)
 	}
-	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(to)), level)))
+	return zapr.NewLogger(zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(output.NewWriter(to))), level)))
 }

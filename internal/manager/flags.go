@@ -124,6 +124,11 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.Var((*list)(&o.ListenerSidecarImages), "listener-sidecar-images",
 		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes "+
 			"it; may be repeated")
+	flags.Var((*list)(&o.ListenerMetadataKeys), "listener-metadata-keys",
+		"key of labels and annotations that the restricted policy allows on objects in the manager's namespace, or "+
+			"DOMAIN/* for all of a domain; may be repeated")
+	flags.Var((*list)(&o.ListenerPriorityClasses), "listener-priority-classes",
+		"PriorityClass that the restricted policy allows for listener pods; may be repeated")
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"prefix of labels that are not copied from an AutoscalingRunnerSet; may be repeated")
 	flags.Var((*list)(&o.AllowedGitHubURLs), addresses.Flag,

@@ -25,13 +25,15 @@ func TestListenerLogging(t *testing.T) {
 
 func TestListenerPolicy(t *testing.T) {
 	for text, want := range map[string]listenertemplate.Policy{
-		"restricted":   {SidecarImages: []string{"a"}, Program: "/listener"},
-		"unrestricted": {Unrestricted: true, SidecarImages: []string{"a"}, Program: "/listener"},
+		"restricted":   {},
+		"unrestricted": {Unrestricted: true},
 	} {
+		want.SidecarImages, want.Program = []string{"a"}, "/listener"
+		want.MetadataKeys, want.PriorityClasses = []string{"b"}, []string{"c"}
 		options := Options{
-			ListenerTemplatePolicy: text,
-			ListenerSidecarImages:  []string{"a"},
-			ListenerEntrypoint:     "/listener",
+			ListenerTemplatePolicy: text, ListenerEntrypoint: "/listener",
+			ListenerSidecarImages: []string{"a"}, ListenerMetadataKeys: []string{"b"},
+			ListenerPriorityClasses: []string{"c"},
 		}
 		if diff := cmp.Diff(want, options.listenerPolicy()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)

@@ -86,9 +86,12 @@ type Options struct {
 	ListenerPullSecrets []string
 	// ListenerTemplatePolicy limits what scale sets may choose for objects in the manager's namespace:
 	// listenertemplate.Restricted or listenertemplate.Unrestricted. ListenerSidecarImages are the images of further
-	// containers that the former allows.
-	ListenerTemplatePolicy string
-	ListenerSidecarImages  []string
+	// containers that the former allows, ListenerMetadataKeys the keys of labels and annotations, and
+	// ListenerPriorityClasses the classes of pods.
+	ListenerTemplatePolicy  string
+	ListenerSidecarImages   []string
+	ListenerMetadataKeys    []string
+	ListenerPriorityClasses []string
 
 	// ExcludedLabelPrefixes are prefixes of labels that are not copied from an AutoscalingRunnerSet.
 	ExcludedLabelPrefixes []string
@@ -208,9 +211,11 @@ func serves(address string) bool { return address != "" && address != disabledAd
 // listenerPolicy returns what scale sets may choose for objects in the manager's namespace.
 func (o Options) listenerPolicy() listenertemplate.Policy {
 	return listenertemplate.Policy{
-		Unrestricted:  o.ListenerTemplatePolicy == listenertemplate.Unrestricted,
-		SidecarImages: o.ListenerSidecarImages,
-		Program:       o.ListenerEntrypoint,
+		Unrestricted:    o.ListenerTemplatePolicy == listenertemplate.Unrestricted,
+		SidecarImages:   o.ListenerSidecarImages,
+		MetadataKeys:    o.ListenerMetadataKeys,
+		PriorityClasses: o.ListenerPriorityClasses,
+		Program:         o.ListenerEntrypoint,
 	}
 }
 

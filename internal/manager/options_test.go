@@ -153,6 +153,13 @@ var commandLines = map[string]struct {
 		arguments: []string{"--listener-sidecar-images=a:1", "--listener-sidecar-images=b@sha256:0"},
 		want:      func(o *manager.Options) { o.ListenerSidecarImages = []string{"a:1", "b@sha256:0"} },
 	},
+	"keys and classes of listeners": {
+		arguments: []string{"--listener-metadata-keys=a", "--listener-metadata-keys=b/*",
+			"--listener-priority-classes=c"},
+		want: func(o *manager.Options) {
+			o.ListenerMetadataKeys, o.ListenerPriorityClasses = []string{"a", "b/*"}, []string{"c"}
+		},
+	},
 	"sync period": {arguments: []string{"--sync-period=1m"}, want: func(o *manager.Options) { o.SyncPeriod = time.Minute }},
 }
 
@@ -187,6 +194,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--listener-template-policy=none":          "use restricted or unrestricted",
 		"--listener-template-policy=":              "use restricted or unrestricted",
 		"--listener-sidecar-images=":               "empty",
+		"--listener-metadata-keys=":                "empty",
 		"--vaults=":                                "JSON list",
 		"--vaults={}":                              "vaults",
 		`--vaults=[{"url":"x"}]`:                   "entry 1: url",

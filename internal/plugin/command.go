@@ -18,8 +18,8 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/drain"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // Streams are the program's input and output.
@@ -46,7 +46,7 @@ func Main(ctx context.Context, arguments []string, streams Streams) int {
 	case errors.Is(err, doctor.ErrProblems), errors.Is(err, drain.ErrNotYet):
 		return doctor.ExitProblems
 	default:
-		fmt.Fprintln(streams.Err, output.Clean(err.Error()))
+		fmt.Fprintln(output.NewWriter(streams.Err), output.Clean(err.Error()))
 		return doctor.ExitUnable
 	}
 }

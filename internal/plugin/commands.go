@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/drain"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 	"github.com/harrier-ci/harrier/internal/plugin/report"
 	"github.com/harrier-ci/harrier/internal/plugin/top"
 	"github.com/harrier-ci/harrier/internal/plugin/why"
@@ -21,8 +22,10 @@ import (
 
 // commands returns all commands but those that cobra has.
 func commands(streams Streams) []*cobra.Command {
+	out := streams.Out // a table that is redrawn in place moves the cursor
+	streams.Out, streams.Err = output.NewWriter(streams.Out), output.NewWriter(streams.Err)
 	all := []*cobra.Command{
-		topCommand(streams), whyCommand(streams), reportCommand(streams), doctorCommand(streams),
+		topCommand(streams, out), whyCommand(streams), reportCommand(streams), doctorCommand(streams),
 		drainOrResume(streams, true, &cobra.Command{
 			Use: "drain SET", Short: "Have a scale set take no more jobs, and wait until those that it has are done",
 			Long: `Sets the annotation actions.github.com/drained on the scale set, and waits until neither jobs nor runners are left. Jobs that are assigned to it
@@ -54,7 +57,7 @@ kubectl harrier resume.`,
 // example indents examples as cobra shows them, a line each.
 func example(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
 
-func topCommand(streams Streams) *cobra.Command {
+func topCommand(streams Streams, terminal io.Writer) *cobra.Command {
 	access, options := &connection{}, top.Options{}
 	command := &cobra.Command{
 		Use: "top", Short: "Show scale sets and what limits each, live", Args: cobra.NoArgs,
@@ -76,7 +79,7 @@ On a terminal the table is redrawn in place; q or Ctrl-C quits. Elsewhere a line
 				return err
 			}
 			options.Namespace = namespace
-			if screen := top.TerminalOf(streams.In, streams.Out); screen != nil {
+			if screen := top.TerminalOf(streams.In, terminal); screen != nil {
 				options.Screen = screen
 			}
 			return top.Run(command.Context(), connected, options, streams.Out)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 	"github.com/harrier-ci/harrier/internal/plugin/why"
 )
 

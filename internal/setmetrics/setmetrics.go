@@ -1,6 +1,7 @@
 // Package setmetrics creates the manager's metrics that have series for every scale set, and deletes the series with
-// the set. Several controllers measure, but only one notices that a set is gone. Without a common list the others would
-// keep the series of deleted sets, and the alerts on them.
+// the last object that they describe. Several controllers measure, each of its own objects, and whoever may write these
+// chooses the names of the sets that they belong to: without a common list one would keep, or make again, the series
+// that another has deleted, and the alerts on them.
 package setmetrics
 
 import (
@@ -30,6 +31,8 @@ type vector interface {
 var (
 	mu      sync.Mutex
 	vectors []vector
+	// holders counts the objects that are measured by the scale set that they belong to.
+	holders = map[types.NamespacedName]int{}
 )
 
 // Gauge registers a gauge gha_controller_<name> with the labels name and namespace of a scale set, followed by its own.
@@ -66,10 +69,33 @@ func keep[V vector](v V) V {
 	return v
 }
 
-// Delete deletes all series of a scale set that is gone.
+// Hold keeps the series of a scale set until Release, once for each object that is measured.
+func Hold(set types.NamespacedName) {
+	mu.Lock()
+	defer mu.Unlock()
+	holders[set]++
+}
+
+// Release undoes a Hold of an object that is gone and is measured no more. With the last one, all series of the scale
+// set are deleted.
+func Release(set types.NamespacedName) {
+	mu.Lock()
+	defer mu.Unlock()
+	if holders[set]--; holders[set] > 0 {
+		return
+	}
+	delete(holders, set)
+	deleteSeries(set)
+}
+
+// Delete deletes all series of a scale set at once, whoever holds them.
 func Delete(set types.NamespacedName) {
 	mu.Lock()
 	defer mu.Unlock()
+	deleteSeries(set)
+}
+
+func deleteSeries(set types.NamespacedName) {
 	for _, v := range vectors {
 		v.DeletePartialMatch(prometheus.Labels{labelName: set.Name, labelNamespace: set.Namespace})
 	}

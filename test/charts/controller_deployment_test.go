@@ -114,6 +114,8 @@ flags:
   updateStrategy: eventual
   listenerTemplatePolicy: unrestricted
   listenerSidecarImages: ["logs:1", "logs@sha256:0"]
+  listenerMetadataKeys: [app, "example.com/*"]
+  listenerPriorityClasses: [high]
   excludeLabelPropagationPrefixes: [argocd.argoproj.io/, example.com/]
   allowedGitHubURLs: ["https://github.com/acme", "http://127.0.0.1:8080"]
   k8sClientRateLimiterQPS: 1000000
@@ -130,6 +132,7 @@ flags:
 		"--runner-max-concurrent-reconciles=4",
 		"--listener-template-policy=unrestricted",
 		"--listener-sidecar-images=logs:1", "--listener-sidecar-images=logs@sha256:0",
+		"--listener-metadata-keys=app", "--listener-metadata-keys=example.com/*", "--listener-priority-classes=high",
 		"--update-strategy=eventual",
 		"--listener-metrics-addr=:8081", "--listener-metrics-endpoint=/metrics", "--metrics-addr=:8080",
 		"--pprof-addr=:6060",
@@ -371,6 +374,8 @@ func TestControllerRefusals(t *testing.T) {
 		{"flags: {excludeLabelPropagationPrefixes: ['']}", "/flags/excludeLabelPropagationPrefixes/0"},
 		{"flags: {listenerTemplatePolicy: none}", "/flags/listenerTemplatePolicy"},
 		{"flags: {listenerSidecarImages: ['']}", "/flags/listenerSidecarImages/0"},
+		{"flags: {listenerMetadataKeys: ['']}", "/flags/listenerMetadataKeys/0"},
+		{"flags: {listenerPriorityClasses: ['']}", "/flags/listenerPriorityClasses/0"},
 		{"flags: {allowedGitHubURLs: [github.com/acme]}", "/flags/allowedGitHubURLs/0"},
 		{"flags: {allowedGitHubURLs: ['https://user@github.com/acme']}", "/flags/allowedGitHubURLs/0"},
 		{"flags: {allowedGitHubURLs: https://github.com}", "/flags/allowedGitHubURLs"},

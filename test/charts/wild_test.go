@@ -54,7 +54,8 @@ func TestValuesFilesOfUsers(t *testing.T) {
 func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 	t.Parallel()
 	lost := map[string][]string{
-		"scale-set-listener.yaml": {"spec.priorityClassName", "spec.containers[logs].image"},
+		"scale-set-listener.yaml": {"metadata.labels[scraped]", "spec.tolerations", "spec.priorityClassName",
+			"spec.containers[logs].image"},
 		"scale-set-umbrella.yaml": {"listenerServiceAccountMetadata.annotations[iam.example.com/role]"},
 	}
 	files, err := filepath.Glob("testdata/wild/scale-set-*.yaml")
@@ -74,12 +75,13 @@ func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 		}
 		check(t, filepath.Base(file)+" loses", refused, lost[filepath.Base(file)])
 	}
-	// The image of the one sidecar can be allowed.
+	// The operator can allow the label, the class and the image of the one sidecar.
 	values, err := os.ReadFile("testdata/wild/scale-set-listener.yaml")
 	check(t, "error", err, error(nil))
 	spec := one[v1alpha1.AutoscalingRunnerSet](t, render(t, scaleSet, string(values)), "autoscalingrunnerset.yaml").Spec
-	accepted := listenertemplate.Policy{SidecarImages: []string{"fluent/fluent-bit"}}.Accept(&spec)
-	check(t, "with the image allowed", accepted.Refused.List(0), "spec.priorityClassName")
+	accepted := listenertemplate.Policy{SidecarImages: []string{"fluent/fluent-bit"},
+		MetadataKeys: []string{"scraped"}, PriorityClasses: []string{"system-cluster-critical"}}.Accept(&spec)
+	check(t, "with those allowed", accepted.Refused.List(0), "spec.tolerations")
 }
 
 // admitAll has the API server look at the objects as if they were created in the namespace.

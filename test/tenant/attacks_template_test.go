@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -130,7 +131,55 @@ func metadataValues() []attack {
 			says: refused("template-identity", cloudIdentity),
 			harm: (*stage).identities,
 		},
+		{
+			// Boundaries B14.
+			name: "a listener that keeps other pods off and takes their traffic",
+			objects: one("template-steering", func(_ *stage, set *v1alpha1.AutoscalingRunnerSet) {
+				set.Labels["app"] = "database"
+				set.Spec.ListenerTemplate = listenerTemplate(func(template *corev1.PodTemplateSpec) {
+					template.Labels = map[string]string{"app": "database"}
+					template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+					template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 30))
+					template.Spec.PriorityClassName = "system-node-critical"
+					template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+							{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{}},
+						},
+					}}
+					template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+						corev1.ResourceCPU: resource.MustParse("64"),
+					}
+				})
+			}),
+			says: refused("template-steering", "metadata.labels[app]", "karpenter.sh/do-not-disrupt",
+				"spec.affinity.podAntiAffinity.required", "spec.priorityClassName",
+				"spec.terminationGracePeriodSeconds", "resources.requests.cpu"),
+			harm: (*stage).steering,
+		},
 	}
+}
+
+// steering lists what pods in the manager's namespace have of the set that steers others.
+func (s *stage) steering() (wrong []string) {
+	s.Helper()
+	for _, pod := range s.podsOf(s.rig.SystemNamespace) {
+		if !s.ofAttacker(pod.Labels) {
+			continue
+		}
+		affinity := pod.Spec.Affinity
+		keepsOff := affinity != nil && affinity.PodAntiAffinity != nil &&
+			len(affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+		if pod.Labels["app"] != "" || pod.Annotations["karpenter.sh/do-not-disrupt"] != "" || keepsOff ||
+			pod.Spec.PriorityClassName != "" || *pod.Spec.TerminationGracePeriodSeconds > 300 {
+			wrong = append(wrong, "listener pod "+pod.Name+" steers others")
+		}
+		for i := range pod.Spec.Containers {
+			if pod.Spec.Containers[i].Resources.Requests.Cpu().Value() > 2 {
+				wrong = append(wrong, "listener pod "+pod.Name+" takes a node")
+			}
+		}
+	}
+	return wrong
 }
 
 func listenerTemplate(change func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {

@@ -67,6 +67,12 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- range .listenerSidecarImages }}
 - --listener-sidecar-images={{ . }}
 {{- end }}
+{{- range .listenerMetadataKeys }}
+- --listener-metadata-keys={{ . }}
+{{- end }}
+{{- range .listenerPriorityClasses }}
+- --listener-priority-classes={{ . }}
+{{- end }}
 {{- with .updateStrategy }}
 - --update-strategy={{ . }}
 {{- end }}

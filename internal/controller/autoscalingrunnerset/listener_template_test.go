@@ -33,7 +33,7 @@ func asTheController(s *v1alpha1.AutoscalingRunnerSet) {
 	s.Spec.ListenerServiceAccountMetadata = &v1alpha1.ResourceMeta{
 		Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
 	s.Spec.AutoscalingListenerMetadata = &v1alpha1.ResourceMeta{
-		Labels: map[string]string{"app.kubernetes.io/namespace": managerNamespace, "mine": "yes"}}
+		Labels: map[string]string{"app.kubernetes.io/namespace": managerNamespace, "owner": "yes"}}
 	s.Spec.EphemeralRunnerMetadata = &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "job"}}
 }
 
@@ -43,7 +43,7 @@ func TestListenerHasWhatThePolicyLetsThrough(t *testing.T) {
 		f.settle()
 		listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
 		wantLabels := map[string]string{
-			"mine": "yes", "team": "build", v1alpha1.LabelOrganization: "my-org",
+			"owner": "yes", "team": "build", v1alpha1.LabelOrganization: "my-org",
 			v1alpha1.LabelPartOf: v1alpha1.PartOfScaleSet, v1alpha1.LabelComponent: v1alpha1.ComponentListener,
 			v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: setNamespace,
 		}

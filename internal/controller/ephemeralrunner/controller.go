@@ -28,6 +28,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 )
 
 // GitHub is the part of the Actions service that this controller uses.
@@ -192,7 +193,8 @@ func (c *Controller) begin(ctx context.Context) error {
 // if that may be outdated: while a runner waits for a pod, another registration may have been requested and its answer
 // lost. Nobody knows whether a JIT config left by another manager was used: such a runner is registered again.
 func remember(runner *v1alpha1.EphemeralRunner) *memory {
-	m := &memory{waited: runner.Status.HadJob()}
+	m := &memory{waited: runner.Status.HadJob(), scaleSet: kube.ScaleSetOf(runner)}
+	setmetrics.Hold(m.scaleSet)
 	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		m.runnerID = runner.Status.RunnerID
 	}
@@ -202,7 +204,8 @@ func remember(runner *v1alpha1.EphemeralRunner) *memory {
 // forget ends what is under way for a runner that is gone.
 func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 	m.launch.Abandon()
-	m.waiting.end(c.options.Clock.Now())
+	m.endWait(c.options.Clock.Now())
+	setmetrics.Release(m.scaleSet)
 }
 
 // live decides what a runner that is neither done nor being deleted needs next, and does it. Before that it ends an

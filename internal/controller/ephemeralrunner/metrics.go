@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
-	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/phases"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -19,12 +18,10 @@ var (
 			"changes and when the wait ends.", "reason")
 )
 
-// waiting is a pod that does not run yet: the reason, the time since which it has waited for that, and the scale set
-// whose series count it.
+// waiting is a pod that does not run yet: the reason, and the time since which it has waited for that.
 type waiting struct {
-	name, namespace string
-	reason          string
-	since           time.Time
+	reason string
+	since  time.Time
 }
 
 // measure remembers what the pod waits for now, and updates the metrics if that has changed.
@@ -36,23 +33,23 @@ func (m *memory) measure(w *world) {
 	if m.waiting != nil && m.waiting.reason == reason {
 		return
 	}
-	m.waiting.end(w.Now)
-	m.waiting = nil
+	m.endWait(w.Now)
 	if reason == "" {
 		return
 	}
-	set := kube.ScaleSetOf(w)
-	m.waiting = &waiting{name: set.Name, namespace: set.Namespace, reason: reason, since: w.Now}
-	pendingPods.WithLabelValues(m.waiting.name, m.waiting.namespace, reason).Inc()
+	m.waiting = &waiting{reason: reason, since: w.Now}
+	pendingPods.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, reason).Inc()
 }
 
-// end counts a wait that is over.
-func (w *waiting) end(now time.Time) {
-	if w == nil {
+// endWait counts a wait that is over, if there was one.
+func (m *memory) endWait(now time.Time) {
+	if m.waiting == nil {
 		return
 	}
-	pendingPods.WithLabelValues(w.name, w.namespace, w.reason).Dec()
-	pendingSeconds.WithLabelValues(w.name, w.namespace, w.reason).Add(max(0, now.Sub(w.since).Seconds()))
+	labels := []string{m.scaleSet.Name, m.scaleSet.Namespace, m.waiting.reason}
+	pendingPods.WithLabelValues(labels...).Dec()
+	pendingSeconds.WithLabelValues(labels...).Add(max(0, now.Sub(m.waiting.since).Seconds()))
+	m.waiting = nil
 }
 
 // waitBuckets are in seconds, and few because every phase of every set has them: a warm runner, a pod, an image, a new
@@ -77,8 +74,7 @@ func (m *memory) measureWait(w *world) {
 		return // the job arrived on another watch than its pod
 	}
 	m.waited = true
-	set := kube.ScaleSetOf(w)
 	for _, wait := range phases.Waits(reached) {
-		waitSeconds.WithLabelValues(set.Name, set.Namespace, wait.Phase).Observe(wait.Took.Seconds())
+		waitSeconds.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, wait.Phase).Observe(wait.Took.Seconds())
 	}
 }

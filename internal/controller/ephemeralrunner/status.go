@@ -136,6 +136,6 @@ func countStart(w *world, now time.Time) {
 	if rules.AttemptsRecorded(&w.Status) > 0 {
 		return
 	}
-	set := kube.ScaleSetOf(w)
+	set := w.Memory.scaleSet
 	startupSeconds.WithLabelValues(set.Name, set.Namespace).Observe(max(0, now.Sub(w.CreationTimestamp.Time).Seconds()))
 }

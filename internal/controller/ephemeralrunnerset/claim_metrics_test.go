@@ -1,9 +1,9 @@
 package ephemeralrunnerset
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,14 +14,22 @@ import (
 
 // It stays in the package: no fake API server has claims of one set in all states at the same time.
 func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
-	set := &v1alpha1.EphemeralRunnerSet{}
-	set.Namespace = "ns"
-	set.Labels = map[string]string{v1alpha1.LabelScaleSetName: "claims", v1alpha1.LabelScaleSetNamespace: "ns"}
-	s := &memory{}
-	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 9, Leased: 2, Free: 3, Cloning: 1, Deleting: 1},
-		"docker": {Total: 1, Free: 1}})
-	check := func(wants map[claimState]float64) {
+	templates := func(names ...string) (list []v1alpha1.VolumeClaimTemplate) {
+		for _, name := range names {
+			list = append(list, v1alpha1.VolumeClaimTemplate{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: name}})
+		}
+		return list
+	}
+	s := &memory{scaleSet: types.NamespacedName{Namespace: "ns", Name: "claims"}}
+	setmetrics.Hold(s.scaleSet)
+	s.publishClaims(templates("go", "docker"), map[string]volumeclaims.Counts{
+		"go": {Total: 9, Leased: 2, Free: 3, Cloning: 1, Deleting: 1}, "docker": {Total: 1, Free: 1},
+	})
+	check := func(series int, wants map[claimState]float64) {
 		t.Helper()
+		if got := testutil.CollectAndCount(claimsByState); got != series {
+			t.Errorf("there are %d series, want %d", got, series)
+		}
 		for of, want := range wants {
 			if got := testutil.ToFloat64(claimsByState.WithLabelValues("claims", "ns", of.template,
 				of.state)); got != want {
@@ -29,14 +37,26 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 			}
 		}
 	}
-	check(map[claimState]float64{
+	check(10, map[claimState]float64{
 		{"go", "leased"}: 2, {"go", "free"}: 3, {"go", "cloning"}: 1, {"go", "deleting"}: 1, {"go", "other"}: 2,
 		{"docker", "free"}: 1, {"docker", "other"}: 0,
 	})
-	s.publishClaims(set, map[string]volumeclaims.Counts{"go": {Total: 1, Leased: 1}})
-	check(map[claimState]float64{{"go", "leased"}: 1, {"go", "free"}: 0, {"docker", "free"}: 0})
-	setmetrics.Delete(types.NamespacedName{Namespace: "ns", Name: "claims"})
-	if claimsByState.DeletePartialMatch(prometheus.Labels{"name": "claims"}) > 0 {
-		t.Error("series of a deleted set were still there")
+	s.publishClaims(templates("go"), map[string]volumeclaims.Counts{
+		"go": {Total: 1, Leased: 1}, "docker": {Total: 2, Deleting: 1}, "npm": {Total: 1},
+	})
+	check(10, map[claimState]float64{
+		{"go", "leased"}: 1, {"go", "free"}: 0, {formerTemplates, "deleting"}: 1, {formerTemplates, "other"}: 2,
+	})
+	for i := range 500 { // a template is renamed, and the claims of the former ones go
+		name := fmt.Sprint("t", i)
+		s.publishClaims(templates(name), map[string]volumeclaims.Counts{
+			name: {}, fmt.Sprint("t", i-1): {Total: 1, Deleting: 1},
+		})
 	}
+	check(10, map[claimState]float64{{"t499", "free"}: 0, {formerTemplates, "deleting"}: 1})
+	s.publishClaims(nil, nil)
+	check(0, nil)
+	s.publishClaims(templates("go"), map[string]volumeclaims.Counts{"go": {}})
+	setmetrics.Release(s.scaleSet)
+	check(0, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -304,7 +305,7 @@ func (w *world) describeClaims() {
 	status, m := &w.Object.Status, w.Memory
 	const conditionType = v1alpha1.ConditionVolumeClaimsReady
 	if w.leasing == nil && len(w.origin.Spec.VolumeClaimTemplates) == 0 {
-		m.publishClaims(w.Object, nil)
+		m.publishClaims(nil, nil)
 		if status.VolumeClaims = nil; meta.FindStatusCondition(status.Conditions, conditionType) != nil {
 			report.SetConditions(&status.Conditions, w.Object.Generation, w.Now,
 				report.True(conditionType, "NoClaims", "the scale set has no claims"))
@@ -314,7 +315,7 @@ func (w *world) describeClaims() {
 	if w.claims == nil {
 		return // it isn't known
 	}
-	m.publishClaims(w.Object, w.claims.Counts)
+	m.publishClaims(w.origin.Spec.VolumeClaimTemplates, w.claims.Counts)
 	counts := v1alpha1.VolumeClaimCounts{}
 	for _, template := range w.claims.Counts {
 		counts.Total += template.Total
@@ -374,27 +375,37 @@ func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leas
 // claimsByState has a series for each template and state that a claim has been in.
 var claimsByState = setmetrics.Gauge("volume_claims",
 	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state "+
-		"other are about to go, or copies are made from them on request.",
+		"other are about to go, or copies are made from them on request. Claims of templates that the scale set has no "+
+		"more are those of template (former).",
 	"template", "state")
+
+// formerTemplates stands for all templates that are not in the spec any more: a name that nobody can choose.
+const formerTemplates = "(former)"
 
 // claimState is one state of the claims of one template.
 type claimState struct{ template, state string }
 
 // publishClaims publishes the number of claims of each template in each state. A state that had a claim and has none
-// now shows 0.
-func (m *memory) publishClaims(set *v1alpha1.EphemeralRunnerSet, templates map[string]volumeclaims.Counts) {
+// now shows 0, as long as there is such a template.
+func (m *memory) publishClaims(templates []v1alpha1.VolumeClaimTemplate, claims map[string]volumeclaims.Counts) {
 	counts := map[claimState]int{}
-	for state := range m.publishedClaims {
-		counts[state] = 0
+	for template, c := range claims {
+		if !slices.ContainsFunc(templates, func(of v1alpha1.VolumeClaimTemplate) bool { return of.Metadata.Name == template }) {
+			template = formerTemplates
+		}
+		counts[claimState{template, "leased"}] += c.Leased
+		counts[claimState{template, "free"}] += c.Free
+		counts[claimState{template, "cloning"}] += c.Cloning
+		counts[claimState{template, "deleting"}] += c.Deleting
+		counts[claimState{template, "other"}] += c.Total - c.Leased - c.Free - c.Cloning - c.Deleting
 	}
-	for template, c := range templates {
-		counts[claimState{template, "leased"}], counts[claimState{template, "free"}] = c.Leased, c.Free
-		counts[claimState{template, "cloning"}], counts[claimState{template, "deleting"}] = c.Cloning, c.Deleting
-		counts[claimState{template, "other"}] = c.Total - c.Leased - c.Free - c.Cloning - c.Deleting
+	for of := range m.publishedClaims {
+		if _, still := counts[of]; !still {
+			claimsByState.DeleteLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, of.template, of.state)
+		}
 	}
-	scaleSet := kube.ScaleSetOf(set)
 	for of, count := range counts {
-		claimsByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, of.template, of.state).Set(float64(count))
+		claimsByState.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, of.template, of.state).Set(float64(count))
 	}
 	m.publishedClaims = counts
 }

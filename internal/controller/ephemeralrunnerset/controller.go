@@ -189,6 +189,7 @@ type memory struct {
 // remember returns the memory of a set that is new here.
 func (c *Controller) remember(set *v1alpha1.EphemeralRunnerSet) *memory {
 	m := &memory{History: scaling.New(creations.New(c.options.Clock)), scaleSet: kube.ScaleSetOf(set)}
+	setmetrics.Hold(m.scaleSet)
 	if c.options.PublishMetrics {
 		for _, cause := range v1alpha1.LostCauses {
 			m.begin(jobsLost, string(cause))
@@ -204,11 +205,12 @@ func (m *memory) begin(counter *prometheus.CounterVec, values ...string) {
 	}
 }
 
-// forget drops everything about a set that is gone, and its metrics, unless another set serves the same scale set now.
+// forget drops everything about a set that is gone, unless another set serves the same scale set now, and ends its
+// metrics.
 func (c *Controller) forget(set types.NamespacedName, m *memory) {
 	c.strays.Forget(set, &m.strays)
+	setmetrics.Release(m.scaleSet)
 	if !c.isReplaced(m) {
-		setmetrics.Delete(m.scaleSet)
 		c.leases.Forget(m.scaleSet)
 	}
 }

@@ -58,7 +58,7 @@ func (c *Controller) report(ctx context.Context, w *world) error {
 	}
 	if c.options.PublishMetrics && (!w.deleting() || !c.isReplaced(m)) {
 		m.publishCounts(set, w.drained())
-		m.publishStates(set, w.views)
+		m.publishStates(w.views)
 	}
 	return errors.Join(w.listErr, c.writeStatus(ctx, w, before))
 }
@@ -298,7 +298,7 @@ func countGauge(name, help string) *prometheus.GaugeVec {
 }
 
 // publishStates publishes the number of runners in each state. A state that had a runner and has none now shows 0.
-func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner) {
+func (m *memory) publishStates(runners []*roster.Runner) {
 	counts := map[roster.State]int{{Name: roster.Pending}: 0, {Name: roster.Idle}: 0, {Name: roster.Busy}: 0,
 		{Name: roster.Finishing}: 0}
 	for state := range m.published {
@@ -307,9 +307,8 @@ func (m *memory) publishStates(set *v1alpha1.EphemeralRunnerSet, runners []*rost
 	for _, r := range runners {
 		counts[roster.StateOf(r)]++
 	}
-	scaleSet := kube.ScaleSetOf(set)
 	for state, count := range counts {
-		runnersByState.WithLabelValues(scaleSet.Name, scaleSet.Namespace, state.Name, state.Reason).Set(float64(count))
+		runnersByState.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, state.Name, state.Reason).Set(float64(count))
 	}
 	m.published = counts
 }
@@ -321,7 +320,7 @@ type seriesLabels [5]string
 // forever, so it deletes them first. It also does so for a set that is new here, because it may replace a set that had
 // other labels.
 func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet, drained bool) {
-	scaleSet := kube.ScaleSetOf(set)
+	scaleSet := m.scaleSet
 	labels := seriesLabels{
 		scaleSet.Name, scaleSet.Namespace,
 		set.Labels[v1alpha1.LabelRepository], set.Labels[v1alpha1.LabelOrganization],

@@ -3,13 +3,13 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Report is the answer to a conversion. It has names, labels and paths of fields, and no value of a variable.
@@ -45,7 +45,7 @@ func (s *Set) Header() string {
 	}
 	var header strings.Builder
 	for _, line := range lines {
-		header.WriteString("# " + finding.OneLine(line) + "\n")
+		header.WriteString("# " + output.OneLine(line) + "\n")
 	}
 	return header.String()
 }
@@ -86,7 +86,7 @@ type Finding struct {
 }
 
 // Write writes the report in the format json, or else as text.
-func (r *Report) Write(output io.Writer, format string) error {
+func (r *Report) Write(to io.Writer, format string) error {
 	if r.Sets == nil {
 		r.Sets = []*Set{} // empty lists, not null
 	}
@@ -94,12 +94,10 @@ func (r *Report) Write(output io.Writer, format string) error {
 		r.Findings = []Finding{}
 	}
 	if format != "json" {
-		_, err := io.WriteString(output, r.text())
+		_, err := io.WriteString(to, r.text())
 		return err
 	}
-	encoder := json.NewEncoder(output)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return output.WriteJSON(to, r, true)
 }
 
 // NeedsHand reports whether somebody has to do something before the scale sets do what the legacy objects did.
@@ -130,9 +128,9 @@ func (r *Report) text() string {
 		if set.File != "" {
 			line += ", values in " + set.File
 		}
-		fmt.Fprintln(&text, finding.OneLine(line))
+		fmt.Fprintln(&text, output.OneLine(line))
 		for _, one := range set.Converted {
-			fmt.Fprintln(&text, "   "+finding.OneLine(one.Field+" -> "+one.Value))
+			fmt.Fprintln(&text, "   "+output.OneLine(one.Field+" -> "+one.Value))
 		}
 	}
 	if len(r.Sets) > 0 {
@@ -143,7 +141,7 @@ func (r *Report) text() string {
 		if len(set.RunsOn.Labels) > 0 {
 			line += ", or labels among " + bracketed(set.RunsOn.Labels)
 		}
-		fmt.Fprintln(&text, finding.OneLine(line))
+		fmt.Fprintln(&text, output.OneLine(line))
 	}
 	for i := range r.Findings {
 		fmt.Fprintf(&text, "\n%d. %s", i+1, r.Findings[i].text())
@@ -166,15 +164,15 @@ const maxNamed = 12
 func (f *Finding) text() string {
 	text := strings.ToUpper(string(f.Severity)) + " " + f.Reason
 	if f.Object != "" {
-		text += " (" + finding.OneLine(f.Object) + ")"
+		text += " (" + output.OneLine(f.Object) + ")"
 	}
 	text += "\n"
 	if len(f.Fields) > 0 {
-		text += "   " + finding.OneLine(finding.Listed(f.Fields, maxNamed)) + "\n"
+		text += "   " + output.OneLine(finding.Listed(f.Fields, maxNamed)) + "\n"
 	}
-	text += "   " + finding.OneLine(f.Message) + "\n"
+	text += "   " + output.OneLine(f.Message) + "\n"
 	if f.Fix != "" {
-		text += "   To do (" + f.Whose + "): " + finding.OneLine(f.Fix) + "\n"
+		text += "   To do (" + f.Whose + "): " + output.OneLine(f.Fix) + "\n"
 	}
 	return text
 }

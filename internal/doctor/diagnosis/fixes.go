@@ -82,8 +82,9 @@ const (
 	correctCommand = "correct the image or command of the container named runner: the command is usually " +
 		"/home/runner/run.sh"
 	keepToPolicy = "remove the fields from listenerTemplate and resourceMeta, or ask the controller's operator to " +
-		"allow them: flags.listenerSidecarImages for a further " +
-		"container, flags.listenerTemplatePolicy for the rest; docs/security.md lists what is allowed"
+		"allow them: flags.listenerSidecarImages for a further container, flags.listenerMetadataKeys for a label or " +
+		"annotation, flags.listenerPriorityClasses for a class, flags.listenerTemplatePolicy for the rest; " +
+		"docs/security.md lists what is allowed"
 	outranked = followed + "give the template a priorityClassName, or add nodes: pods of higher priority need " +
 		"the room"
 	nodesGo      = followed + "find out what removes or stops nodes: a node autoscaler, spot instances, their cloud"

@@ -299,5 +299,5 @@ func checkToken(s set) []finding.Finding {
 		fmt.Sprintf("%s: permissions for %s, whose token runner pods of ARC's chart have and those of "+
 			"Harrier's don't: jobs can't use them", names, runners),
 		"if jobs need them, set template.spec.automountServiceAccountToken: true in the values, or "+
-			"template.spec.serviceAccountName to an account of your own; else delete the binding")}
+			"template.spec.serviceAccountName to an account of your own; else delete the binding if it is for nobody else")}
 }

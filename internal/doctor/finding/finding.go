@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // Severity is the meaning of a finding for jobs.
@@ -53,7 +51,3 @@ func Listed(names []string, most int) string {
 	}
 	return text
 }
-
-// OneLine has spaces instead of what a terminal or a CI system would take for a command: texts quote names, keys and
-// messages that others wrote.
-func OneLine(text string) string { return actions.Printable(text) }

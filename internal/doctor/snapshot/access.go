@@ -9,6 +9,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -143,7 +144,7 @@ func may(ctx context.Context, reviews Reviews, a Account, need authorizationv1.R
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &need, User: serviceAccounts + a.namespace + ":" + a.name,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + a.namespace, "system:authenticated"},
+		Groups: a.groups(),
 	}}
 	err := reviews.Create(ctx, review)
 	return review.Status.Allowed, err
@@ -175,23 +176,42 @@ func (g *gathering) bindings(ctx context.Context) {
 		g.read(ctx, inNamespaces, "RoleBindings", client.InNamespace(g.Namespace))
 	}
 	g.read(ctx, clusterWide, "ClusterRoleBindings")
-	add := func(binding string, subjects []rbacv1.Subject) {
-		for _, subject := range subjects {
-			bound := Account{subject.Namespace, subject.Name}
-			if user, found := strings.CutPrefix(subject.Name, serviceAccounts); found {
-				bound.namespace, bound.name, _ = strings.Cut(user, ":")
-			}
-			if set := sets[bound]; set != nil && subject.Kind != rbacv1.GroupKind &&
-				!slices.Contains(set.Bindings, binding) {
-				set.Bindings = append(set.Bindings, binding)
+	add := func(kind string, binding *metav1.ObjectMeta, subjects []rbacv1.Subject) {
+		name := kind + " " + strings.TrimPrefix(binding.Namespace+"/"+binding.Name, "/")
+		for runners, set := range sets {
+			bound := func(subject rbacv1.Subject) bool { return runners.isBound(subject, ofSystem(binding)) }
+			if slices.ContainsFunc(subjects, bound) {
+				set.Bindings = append(set.Bindings, name)
 			}
 		}
 	}
 	for i := range inNamespaces.Items {
-		add("RoleBinding "+inNamespaces.Items[i].Namespace+"/"+inNamespaces.Items[i].Name,
-			inNamespaces.Items[i].Subjects)
+		add("RoleBinding", &inNamespaces.Items[i].ObjectMeta, inNamespaces.Items[i].Subjects)
 	}
 	for i := range clusterWide.Items {
-		add("ClusterRoleBinding "+clusterWide.Items[i].Name, clusterWide.Items[i].Subjects)
+		add("ClusterRoleBinding", &clusterWide.Items[i].ObjectMeta, clusterWide.Items[i].Subjects)
 	}
+}
+
+// groups are those that the API server counts a ServiceAccount to.
+func (a Account) groups() []string {
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.namespace, "system:authenticated"}
+}
+
+// isBound reports whether a subject is the account, by its kind or as a user, or a group that it is in. Groups in the
+// bindings of the system itself don't count: every cluster has these.
+func (a Account) isBound(subject rbacv1.Subject, ofSystem bool) bool {
+	switch subject.Kind {
+	case rbacv1.GroupKind:
+		return !ofSystem && slices.Contains(a.groups(), subject.Name)
+	case rbacv1.UserKind:
+		return subject.Name == serviceAccounts+a.namespace+":"+a.name
+	}
+	return subject.Name == a.name && subject.Namespace == a.namespace
+}
+
+// ofSystem reports whether Kubernetes, or a distribution such as OpenShift, makes the binding in each cluster or
+// namespace, for what every account may do.
+func ofSystem(binding *metav1.ObjectMeta) bool {
+	return binding.Labels["kubernetes.io/bootstrapping"] != "" || strings.HasPrefix(binding.Name, "system:")
 }

@@ -229,9 +229,9 @@ func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
 	}
 }
 
-const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy or " +
-	"flags.listenerSidecarImages, " +
-	"validate with --listener-template-policy and --listener-sidecar-images"
+const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy, " +
+	"listenerSidecarImages, listenerMetadataKeys or listenerPriorityClasses, validate with the flags of these names, " +
+	"such as --listener-template-policy"
 
 // admit notes what the tenants entries decide about a scale set. Without a controller's values it does nothing.
 func (c *checks) admit(set tenants.Set) {

@@ -3,7 +3,6 @@ package validation
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // ErrNothingChecked says that the input has neither values nor a scale set.
@@ -60,12 +60,27 @@ func NewOptions(flags *flag.FlagSet) *Options {
 		"file with values of the chart gha-runner-scale-set-controller: says what its tenants allow or refuse")
 	flags.StringVar(&o.policy, "listener-template-policy", listenertemplate.Restricted,
 		"the manager's policy for listenerTemplate: restricted or unrestricted")
-	flags.Func("listener-sidecar-images",
-		"image that the manager allows in further containers of listener pods; may be repeated",
-		func(image string) error {
-			o.listeners.SidecarImages = append(o.listeners.SidecarImages, image)
+	for name, listed := range map[string]struct {
+		usage string
+		list  *[]string
+	}{
+		"listener-sidecar-images": {
+			"image that the manager allows in further containers of listener pods; may be repeated",
+			&o.listeners.SidecarImages,
+		},
+		"listener-metadata-keys": {
+			"key of labels and annotations that the manager allows on listeners, or DOMAIN/*; may be repeated",
+			&o.listeners.MetadataKeys,
+		},
+		"listener-priority-classes": {
+			"PriorityClass that the manager allows for listener pods; may be repeated", &o.listeners.PriorityClasses,
+		},
+	} {
+		flags.Func(name, listed.usage, func(entry string) error {
+			*listed.list = append(*listed.list, entry)
 			return nil
 		})
+	}
 	flags.Func(addresses.Flag, "address that the controller allows scale sets (its flags.allowedGitHubURLs); may be "+
 		"repeated", func(text string) error {
 		o.allowed = append(o.allowed, text)
@@ -77,7 +92,7 @@ func NewOptions(flags *flag.FlagSet) *Options {
 // Run checks the files and values of the options, and reports what is wrong. rest has the command line's arguments
 // besides flags; there may be none. It fails with finding.ErrProblems if anything is wrong, with ErrNothingChecked if
 // there is nothing of ours, or with the reason why it can't be checked.
-func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) error {
+func (o *Options) Run(ctx context.Context, rest []string, to io.Writer) error {
 	if len(o.paths)+len(o.set) == 0 || len(rest) > 0 {
 		return errors.New("name a file with -f FILE, and nothing else without a flag; --help explains the flags")
 	}
@@ -125,7 +140,7 @@ func (o *Options) Run(ctx context.Context, rest []string, output io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("%s: %w", place, err)
 	}
-	return v.report(output, place, o.format)
+	return v.report(to, place, o.format)
 }
 
 // Validate checks a file of YAML documents before they are applied: AutoscalingRunnerSets, including those in a List;
@@ -150,7 +165,7 @@ func Validate(content, controllerValues []byte, namespace string) ([]finding.Fin
 
 // report writes what is wrong with a file. It fails with ErrProblems if anything is, other than what may be meant so,
 // and with ErrNothingChecked if nothing was checked: a wrong file or an empty pipe must not pass as valid.
-func (v *validated) report(output io.Writer, file, format string) error {
+func (v *validated) report(to io.Writer, file, format string) error {
 	wrong := slices.ContainsFunc(v.findings, func(f finding.Finding) bool { return f.Severity == finding.Problem })
 	if len(v.findings) == 0 && v.checked == 0 {
 		return fmt.Errorf("%w: %s has %s; pass values of our charts, %ss, possibly in a %s, HelmReleases or "+
@@ -163,13 +178,11 @@ func (v *validated) report(output io.Writer, file, format string) error {
 			Findings []finding.Finding `json:"findings"`
 			Notes    []string          `json:"notes"`
 		}{file, append([]finding.Finding{}, v.findings...), append([]string{}, v.notes...)}
-		encoder := json.NewEncoder(output)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(result); err != nil {
+		if err := output.WriteJSON(to, result, true); err != nil {
 			return fmt.Errorf("write the report: %w", err)
 		}
 	} else {
-		v.write(output, file)
+		v.write(to, output.OneLine(file))
 	}
 	if wrong {
 		return finding.ErrProblems
@@ -177,16 +190,16 @@ func (v *validated) report(output io.Writer, file, format string) error {
 	return nil
 }
 
-func (v *validated) write(output io.Writer, file string) {
+func (v *validated) write(to io.Writer, file string) {
 	for _, found := range v.findings {
-		fmt.Fprintf(output, "%s: %s: %s: %s\n   To do: %s\n", file, finding.OneLine(found.Object), found.Reason,
-			finding.OneLine(found.Message), finding.OneLine(found.Fix))
+		fmt.Fprintf(to, "%s: %s: %s: %s\n   To do: %s\n", file, output.OneLine(found.Object), found.Reason,
+			output.OneLine(found.Message), output.OneLine(found.Fix))
 	}
 	for _, note := range v.notes {
-		fmt.Fprintf(output, "%s: %s.\n", file, strings.TrimSuffix(note, "."))
+		fmt.Fprintf(to, "%s: %s.\n", file, strings.TrimSuffix(output.OneLine(note), "."))
 	}
 	if len(v.findings) == 0 {
-		fmt.Fprintf(output, "Nothing is wrong in %s.\n", file)
+		fmt.Fprintf(to, "Nothing is wrong in %s.\n", file)
 	}
 }
 

@@ -28,8 +28,9 @@ type chosen struct {
 	gauges     map[string]*prometheus.GaugeVec
 	counters   map[string]*prometheus.CounterVec
 	histograms map[string]*prometheus.HistogramVec
-	// labels holds the label names of each metric.
+	// labels holds the label names of each metric, and kinds the kinds of jobs for which one of jobs has series.
 	labels map[string][]string
+	kinds  map[string]*kinds
 }
 
 func (m *Metrics) choose(settings *config.Config) *chosen {
@@ -38,7 +39,7 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 		few:  settings.Metrics == nil && settings.MetricsLabels != config.MetricsLabelsARC,
 		path: endpoint(settings), registry: prometheus.NewRegistry(),
 		gauges: map[string]*prometheus.GaugeVec{}, counters: map[string]*prometheus.CounterVec{},
-		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{},
+		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{}, kinds: map[string]*kinds{},
 	}
 	labels := prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}
 	o := m.own
@@ -111,7 +112,7 @@ func (c *chosen) addCounter(name string, labels []string) error {
 	if err := c.registry.Register(counter); err != nil {
 		return err
 	}
-	c.counters[name], c.labels[name] = counter, labels
+	c.counters[name], c.labels[name], c.kinds[name] = counter, labels, &kinds{}
 	return nil
 }
 
@@ -129,7 +130,7 @@ func (c *chosen) addHistogram(name string, metric *v1alpha1.HistogramMetric, buc
 	if err := c.registry.Register(histogram); err != nil {
 		return err
 	}
-	c.histograms[name], c.labels[name] = histogram, metric.Labels
+	c.histograms[name], c.labels[name], c.kinds[name] = histogram, metric.Labels, &kinds{}
 	return nil
 }
 
@@ -141,7 +142,9 @@ func (c *chosen) set(name string, value float64) {
 
 func (c *chosen) count(name string, job *actions.JobMessageBase, result string) {
 	if counter, ok := c.counters[name]; ok {
-		counter.With(pick(c.ofJob(job, result), c.labels[name])).Inc()
+		labels := pick(c.ofJob(job, result), c.labels[name])
+		counter.With(labels).Inc()
+		c.kinds[name].use(labels, counter)
 	}
 }
 
@@ -149,7 +152,9 @@ func (c *chosen) count(name string, job *actions.JobMessageBase, result string) 
 func (c *chosen) measure(name string, job *actions.JobMessageBase, result string, duration time.Duration) {
 	if histogram, ok := c.histograms[name]; ok {
 		seconds := max(0, duration.Truncate(time.Second).Seconds())
-		histogram.With(pick(c.ofJob(job, result), c.labels[name])).Observe(seconds)
+		labels := pick(c.ofJob(job, result), c.labels[name])
+		histogram.With(labels).Observe(seconds)
+		c.kinds[name].use(labels, histogram)
 	}
 }
 
@@ -163,6 +168,9 @@ func notReserved(labels []string) error {
 }
 
 func ascending(buckets []float64) error {
+	if len(buckets) > maxBuckets {
+		return fmt.Errorf("a histogram can have %d buckets, not %d", maxBuckets, len(buckets))
+	}
 	for i := 1; i < len(buckets); i++ {
 		if buckets[i] <= buckets[i-1] {
 			return fmt.Errorf("buckets must ascend, but %g comes after %g", buckets[i], buckets[i-1])

@@ -86,7 +86,18 @@ func splitWorkflowRef(reference string) (name, target string) {
 func pick(values prometheus.Labels, names []string) prometheus.Labels {
 	picked := make(prometheus.Labels, len(names))
 	for _, name := range names {
-		picked[name] = values[name]
+		picked[name] = shortened(values[name])
 	}
 	return picked
+}
+
+// maxValue is the length of a label's value in bytes. References of workflows have some 100.
+const maxValue = 512
+
+// shortened returns a value that somebody has chosen, cut if it is longer than a label shows.
+func shortened(value string) string {
+	if len(value) <= maxValue {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxValue], "")
 }

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // ErrNotYet reports that the time was up, or the user left, before the set was drained or resumed. The annotation stays

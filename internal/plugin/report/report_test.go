@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 	"github.com/harrier-ci/harrier/internal/plugin/report"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // Groups can each be what usage is added up by.

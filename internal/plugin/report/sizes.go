@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // sizeTable is the table of what jobs use of what they request.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // namesOf returns the columns of names of a group, whose part a row has.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // waitTable is the table of what jobs waited for, by groups or of all jobs together.

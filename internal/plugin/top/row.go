@@ -13,7 +13,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Row is a scale set in one line.

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/top"
 )
 

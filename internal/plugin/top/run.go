@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Options select the sets that are shown, and the form of the answer.

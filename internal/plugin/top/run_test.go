@@ -21,7 +21,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/top"
 )
 

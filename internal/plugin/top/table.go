@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // figures are the columns of numbers, between the names and the reason.

@@ -17,8 +17,8 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // lostRow is a job that was lost as the ledger has it, and gone that of runner, which the cluster may know better.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
+	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/ledger"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
 )
 
 // NotFoundError reports that there is neither a runner nor a pod nor a waiting job of the name.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // Subject is what the user asks about: a workflow run, a job, a runner or a pod. A text that may be several of these is

@@ -23,7 +23,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // The job of all these tests was queued at this time.

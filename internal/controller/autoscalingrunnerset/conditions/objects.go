@@ -23,8 +23,8 @@ func templateCondition(refused listenertemplate.Refusals) metav1.Condition {
 		return report.True(conditionType, reasonAccepted, "")
 	}
 	message := fmt.Sprintf("the policy for listeners leaves out %s; the listener runs without them: remove them, "+
-		"or ask the controller's operator to change flags.listenerTemplatePolicy or flags.listenerSidecarImages of "+
-		"its chart",
+		"or ask the controller's operator to allow them by flags.listenerTemplatePolicy, listenerSidecarImages, "+
+		"listenerMetadataKeys or listenerPriorityClasses of its chart",
 		refused.List(report.MaxQuoted))
 	for _, refusal := range refused.First {
 		if refusal.Reason == listenertemplate.ReasonARCImage { // no policy allows it

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/harrier-ci/harrier/internal/plugin/output"
+	"github.com/harrier-ci/harrier/internal/output"
 )
 
 // hostile has an escape sequence, an 8-bit one, an override of the direction, a new line and bytes that are no UTF-8.

@@ -1,21 +1,18 @@
-// Package output makes texts fit to reach a terminal: workflows name jobs, and whoever may write objects writes their
-// messages, so a text is cleaned before it is shown, on one line, and JSON has escapes in the place of everything that
-// a terminal might take for a command.
+// Package output makes texts fit for whoever reads them: a terminal, or the log of a CI system. Workflows name jobs,
+// whoever may write objects writes their messages, and a pull request may add the manifests that a job validates. So
+// whatever a command prints goes through a Writer, which lets no text be a command: not an escape sequence, not a change
+// of direction, and not ::error:: at the beginning of a line. Before that, texts of others are put on one line, and
+// documents are written so that they say the same and have nothing that a Writer would change.
 package output
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/harrier-ci/harrier/internal/doctor/finding"
+	"github.com/harrier-ci/harrier/github/actions"
 )
 
 // Formats are the values of --output. CSV is for tables only.
@@ -38,10 +35,14 @@ func CheckFormat(format string, more ...string) error {
 // longestText is more than any message of ours: the API server cuts those of conditions at 32 KiB.
 const longestText = 2000
 
-// Clean returns a text of others on one line, cut, and without anything that a terminal could take for a command.
-func Clean(text string) string {
-	return Cut(strings.TrimSpace(finding.OneLine(strings.ToValidUTF8(text, "�"))), longestText)
+// OneLine returns a text of others on one line, without what a terminal or a CI system would take for a command. In the
+// place of what can't be printed it has spaces.
+func OneLine(text string) string {
+	return unspoken(actions.Printable(strings.ToValidUTF8(text, "�")))
 }
+
+// Clean returns a text of others on one line, cut.
+func Clean(text string) string { return Cut(strings.TrimSpace(OneLine(text)), longestText) }
 
 // Cell returns a text of others for a table that a spreadsheet may open, with an apostrophe before it if that would
 // take it for a formula, which could run a program of whoever opens it.
@@ -62,39 +63,6 @@ func Cut(text string, most int) string {
 		return ""
 	}
 	return string([]rune(text)[:most-1]) + "…"
-}
-
-// WriteJSON writes a document, indented if it is for people to read as well.
-func WriteJSON(to io.Writer, document any, indented bool) error {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if indented {
-		encoder.SetIndent("", "  ")
-	}
-	if err := encoder.Encode(document); err != nil {
-		return err
-	}
-	_, err := io.WriteString(to, escaped(text.String()))
-	return err
-}
-
-// escaped has JSON's escapes for what can't be printed. In JSON such characters are only parts of strings, except for
-// the ends of lines.
-func escaped(text string) string {
-	var safe strings.Builder
-	for _, r := range text {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			safe.WriteRune(r)
-		case r > 0xffff:
-			first, second := utf16.EncodeRune(r)
-			fmt.Fprintf(&safe, `\u%04x\u%04x`, first, second)
-		default:
-			fmt.Fprintf(&safe, `\u%04x`, r)
-		}
-	}
-	return safe.String()
 }
 
 // Duration returns a duration as people say it: 42s, 3m10s, 2h05m, 4d2h.
