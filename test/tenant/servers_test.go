@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -82,6 +85,19 @@ type server struct {
 // serve starts a server at an address, whose port may be 0.
 func serve(t *testing.T, address string, secured bool, handler http.Handler) *server {
 	t.Helper()
+	s := unstarted(t, address, handler)
+	if secured {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// unstarted is a server that doesn't serve yet.
+func unstarted(t *testing.T, address string, handler http.Handler) *server {
+	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -93,13 +109,33 @@ func serve(t *testing.T, address string, secured bool, handler http.Handler) *se
 	}))
 	_ = s.Listener.Close()
 	s.Listener, s.Config.ConnState = listener, s.connected
-	if secured {
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
 	return s
+}
+
+// impersonate starts a server that has a certificate of its own for hosts, and a proxy by which every host is this
+// server, over TLS and without.
+func impersonate(t *testing.T, handler http.Handler, hosts ...string) (secured, proxy *server) {
+	t.Helper()
+	chain, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], []net.IP{}, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured = unstarted(t, "127.0.0.1:0", handler)
+	secured.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	secured.StartTLS()
+	t.Cleanup(secured.Close)
+	through := tunnel(t, secured.Listener.Addr())
+	return secured, loopback(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			through.ServeHTTP(w, r)
+		} else {
+			handler.ServeHTTP(w, r)
+		}
+	}))
 }
 
 func loopback(t *testing.T, handler http.Handler) *server {
