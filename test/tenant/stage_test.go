@@ -91,7 +91,7 @@ func newStage(t *testing.T) *stage {
 	s.openServers()
 	victims, attackers := cluster.NewNamespace(t), cluster.NewNamespace(t)
 	s.rig = rig.Start(t, cluster, rig.Options{
-		AsShipped: true, RunnerNamespace: victims, FurtherNamespaces: []string{attackers},
+		AsShipped: true, Ledger: true, RunnerNamespace: victims, FurtherNamespaces: []string{attackers},
 		GitHub:           fakegithub.Options{PATs: []string{vaultedToken}},
 		ControllerValues: controllerValues(environment, victims, attackers),
 		AllowedAddresses: s.allowed(),
