@@ -39,7 +39,7 @@ func tables() map[string][]attack {
 	return map[string][]attack{
 		"listeners": listenerAttacks(), "vault": vaultAttacks(), "limits": limitAttacks(),
 		"addresses": addressAttacks(), "templates": templateAttacks(), "runners": runnerAttacks(),
-		"ledger": ledgerAttacks(), "series": seriesAttacks(),
+		"ledger": ledgerAttacks(), "series": seriesAttacks(), "clients": clientAttacks(),
 	}
 }
 
