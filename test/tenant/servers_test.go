@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -199,6 +200,23 @@ func rewriting(next http.Handler, path, before, after string) http.Handler {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		w.WriteHeader(answer.Code)
 		_, _ = io.WriteString(w, body)
+	})
+}
+
+// dribbling is a GitHub that announces a long answer with the registration of each runner and sends a part of it. The
+// rest doesn't come before the client gives up.
+func dribbling(github http.Handler) http.Handler {
+	const announced, sent = 1 << 20, 64 << 10
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/generatejitconfig") {
+			github.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(announced))
+		_, _ = io.WriteString(w, `{"encodedJITConfig":"`+strings.Repeat("A", sent))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
 	})
 }
 
