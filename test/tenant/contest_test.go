@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,11 @@ func newContest(t *testing.T, claims []claim) *contest {
 	cluster := testkube.Shared(t)
 	s := &stage{T: t, canaries: map[string]*server{}, own: map[string]*server{}}
 	c := &contest{stage: s}
-	c.forger = fakegithub.New(fakegithub.Options{})
+	genuineKey, genuineApp := c.newKey()
+	forgedKey, forgedApp := c.newKey()
+	c.forger = fakegithub.New(fakegithub.Options{
+		Apps: []fakegithub.App{forgedApp}, PATExpires: time.Now().Add(expiresSoon), RegistrationLimit: fewRequests,
+	})
 	t.Cleanup(c.forger.Close)
 	s.own["github"] = loopback(t, c.forger.Handler())
 	hosts := []string{securedHost, "www." + securedHost, plainHost}
@@ -90,6 +95,7 @@ func newContest(t *testing.T, claims []claim) *contest {
 		AllowedAddresses: allowed,
 		GitHub: fakegithub.Options{
 			Rules: fakegithub.Rules{MultiLabel: true}, PATs: []string{sharedToken},
+			Apps: []fakegithub.App{genuineApp}, PATExpires: time.Now().Add(expires),
 			RunnerGroups: []string{laterGroup}, RunnerURL: "http://" + runners.Addr().String(),
 		},
 		ScaleSetValues: rig.Values{"githubServerTLS": rig.Values{"certificateFrom": rig.Values{
@@ -104,6 +110,8 @@ func newContest(t *testing.T, claims []claim) *contest {
 	s.installOwn()
 	t.Cleanup(s.uninstallOwn)
 	c.giveSecrets(genuine.authority())
+	s.create(s.victim.client, appSecretOf(victims, genuineKey))
+	s.create(s.attacker.client, appSecretOf(attackers, forgedKey))
 	for i, made := range claims {
 		c.owned = append(c.owned, &owned{
 			claim: made, object: fmt.Sprintf("precious-%d", i), name: fmt.Sprintf("scale-set-%d", i),

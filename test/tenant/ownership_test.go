@@ -25,7 +25,7 @@ const older, younger = "older", "younger"
 
 // What team b says of scale sets, and does at team a's address, hinders nobody but team b: team a's sets keep their
 // listener, scale set and jobs, before, during and after their installation, through a change, a restore and a move,
-// and leave nothing.
+// and leave nothing. Their check runs are written, and their figures shown.
 func TestTeamsMeetAtOneAddress(t *testing.T) {
 	pattern := regexp.MustCompile(*only)
 	chosen := slices.DeleteFunc(claims(), func(made claim) bool { return !pattern.MatchString(made.name) })
@@ -33,12 +33,16 @@ func TestTeamsMeetAtOneAddress(t *testing.T) {
 	t.Cleanup(c.surrender)
 	if len(chosen) > 0 {
 		c.install()
+		c.keepFigures()
 		c.changeAll()
 		c.restoreAll()
 		c.reinstall()
 	}
 	if pattern.MatchString("honest") {
 		c.keepHonest()
+	}
+	if pattern.MatchString("budgets") {
+		c.keepBudgets()
 	}
 }
 
