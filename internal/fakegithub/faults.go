@@ -68,6 +68,8 @@ type Fault struct {
 	// Truncate sends half of the body; BOM puts a byte order mark before it.
 	Truncate bool `json:"truncate,omitempty"`
 	BOM      bool `json:"bom,omitempty"`
+	// Blanks is the number of blanks after the body, by which an answer is long and still says the same.
+	Blanks int `json:"blanks,omitempty"`
 	// Probability is the share of fitting calls hit; 0 means all.
 	Probability float64 `json:"probability,omitempty"`
 	// The fault is used up after it has hit Count calls; 0 means no limit.
@@ -100,8 +102,8 @@ func (f *Fault) validateNumbers() error {
 	if f.Probability < 0 || f.Probability > 1 {
 		return fmt.Errorf("probability %v is not between 0 and 1", f.Probability)
 	}
-	if min(f.Count, f.Skip, int(f.Delay)) < 0 {
-		return errors.New("count, skip and delay must not be negative")
+	if min(f.Count, f.Skip, f.Blanks, int(f.Delay)) < 0 {
+		return errors.New("count, skip, blanks and delay must not be negative")
 	}
 	return nil
 }

@@ -69,6 +69,13 @@ func TestSpoiltBodies(t *testing.T) {
 	if got := c.call("GET", setsPath+"/1", nil); !bytes.HasPrefix(got.body, []byte("\xEF\xBB\xBF{")) {
 		t.Errorf("no byte order mark before %q", got.body)
 	}
+	const blanks = 64 << 10
+	c.fault(fakegithub.Fault{Endpoint: "get-scale-set", Blanks: blanks, Count: 1})
+	var set scaleSet
+	got := c.call("GET", setsPath+"/1", nil)
+	if c.want(200, got, &set); len(got.body) <= blanks || set.Name != "linux" {
+		t.Errorf("%d bytes say %+v", len(got.body), set)
+	}
 }
 
 func TestHang(t *testing.T) {

@@ -110,6 +110,19 @@ func (s *Server) registerClient(r *request) (rep reply) {
 	return rep
 }
 
+// InventScaleSet has the scale set of an id exist under a name at a config URL: whoever owns a server has it answer
+// what they like.
+func (s *Server) InventScaleSet(configURL string, id int, name string) error {
+	t, err := parseConfigURL(configURL)
+	if err != nil {
+		return err
+	}
+	s.do(func(now time.Time) {
+		err = s.state.InventScaleSet(now, s.state.Scope(t.kind, t.owner, t.repo), id, name)
+	})
+	return err
+}
+
 // publicURL is the address that answers tell the client to use, without a
 // trailing slash. A hosted name keeps its pattern: the client reaches
 // "pipelines.…" through the same proxy as "api.…".

@@ -1,6 +1,7 @@
 package fakegithub
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -319,6 +320,9 @@ func (rep reply) send(w http.ResponseWriter, fault *Fault) {
 	body := rep.body
 	if fault != nil && fault.BOM {
 		body = append([]byte("\xEF\xBB\xBF"), body...)
+	}
+	if fault != nil {
+		body = append(body[:len(body):len(body)], bytes.Repeat([]byte(" "), fault.Blanks)...)
 	}
 	h.Set("Content-Type", rep.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

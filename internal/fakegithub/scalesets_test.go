@@ -118,3 +118,23 @@ func TestDeleteScaleSet(t *testing.T) {
 	c.want(401, s.poll(0, 1), nil)
 	c.wantException(404, "RunnerScaleSetNotFoundException", c.call("PATCH", sessionsPath(set.ID)+"/"+s.SessionID, nil))
 }
+
+// A server that is somebody's own has whatever its owner likes; ids that are given after that are none of those.
+func TestInventedScaleSets(t *testing.T) {
+	c := newClient(t, fakegithub.Options{})
+	for id, name := range map[int]string{7: "theirs", 3: "another's"} {
+		if err := c.server.InventScaleSet(c.base+"/acme", id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.server.InventScaleSet(c.base+"/acme", 7, "renamed"); err != nil {
+		t.Fatal(err)
+	}
+	var got scaleSet
+	if c.want(200, c.call("GET", setsPath+"/7", nil), &got); got.ID != 7 || got.Name != "renamed" {
+		t.Errorf("got %+v", got)
+	}
+	if created := c.createSet("linux"); created.ID != 8 {
+		t.Errorf("the next one has id %d", created.ID)
+	}
+}

@@ -22,7 +22,8 @@ import (
 var controllers = []string{
 	"garbage-collector-controller", "namespace-controller", "resourcequota-controller",
 	"serviceaccount-controller", "root-ca-certificate-publisher-controller",
-	"deployment-controller", "replicaset-controller", "job-controller", "disruption-controller",
+	"deployment-controller", "replicaset-controller", "statefulset-controller", "job-controller",
+	"disruption-controller",
 	"persistentvolumeclaim-protection-controller",
 }
 

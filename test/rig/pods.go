@@ -156,7 +156,10 @@ func (r *Rig) saveLogs() {
 		return
 	}
 	name := strings.ReplaceAll(r.t.Name(), "/", "-")
-	for program, log := range map[string]string{"manager": r.ManagerLog(), "listener": r.ListenerLog()} {
+	logs := map[string]string{
+		"manager": r.ManagerLog(), "listener": r.ListenerLog(), "ledger": r.ledgers.logs(r.Node, ledgerContainer),
+	}
+	for program, log := range logs {
 		path := filepath.Join(directory, name+"-"+program+".log")
 		if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
 			r.t.Logf("save the log of %s: %v", program, err)

@@ -77,6 +77,8 @@ type Options struct {
 	// Slots returns the number of runner pods that the cluster has room for at a time. It is called again and again;
 	// nil means any number. Pods that don't fit are unschedulable.
 	Slots func() int
+	// Ledger also installs the ledger of jobs.
+	Ledger bool
 	// Containers run the containers that are not the product's, by name.
 	Containers map[string]fakenode.Runner
 }
@@ -110,6 +112,7 @@ type Rig struct {
 	options             Options
 	tools               installation.Tools
 	managers, listeners podNames
+	ledgers             podNames
 	sets                map[string]int // idle runners by installed release
 }
 
@@ -183,6 +186,9 @@ func (r *Rig) startNode() {
 		uninstallCheckContainer:        fakenode.Exec{Path: r.options.Product.Manager},
 		v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
 		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
+	}
+	if r.options.Ledger {
+		runners[ledgerContainer] = r.ledgerRunner(r.t)
 	}
 	maps.Copy(runners, r.options.Containers)
 	name := ""

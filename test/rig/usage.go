@@ -20,6 +20,7 @@ type Program string
 const (
 	ManagerProgram  Program = "manager"
 	ListenerProgram Program = "listener"
+	LedgerProgram   Program = "ledger"
 )
 
 // clockTick is the unit of CPU times in /proc: there are 100 a second on every architecture that Go supports.

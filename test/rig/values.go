@@ -33,6 +33,9 @@ func (r *Rig) controllerValues() Values {
 	if r.options.ManagerReplicas > 0 {
 		values["replicaCount"] = r.options.ManagerReplicas
 	}
+	if r.options.Ledger {
+		values["history"] = r.ledgerValues()
+	}
 	maps.Copy(values, r.options.ControllerValues)
 	r.allowGitHub(values)
 	return values

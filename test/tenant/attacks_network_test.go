@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,7 +156,9 @@ func limitAttacks() []attack {
 			// Each is deleted, as one that can't be read, and the listener goes on.
 			says: works("talkative"),
 			harm: func(s *stage) []string {
-				const most = 100 // in three minutes; pauses grow to 15 s
+				// in a minute; pauses grow to 15 s
+				const each = 30
+				most := each * (1 + int(time.Since(s.rig.Started)/time.Minute))
 				if count := s.own["talkative"].count(); count > most {
 					return []string{fmt.Sprintf("the listener sent %d requests for messages that it can't read", count)}
 				}

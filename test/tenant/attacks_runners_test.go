@@ -165,6 +165,16 @@ func (s *stage) runnerSets(set string) ([]v1alpha1.EphemeralRunnerSet, error) {
 	return sets.Items, err
 }
 
+// runners returns the number of team b's runners.
+func (s *stage) runners() int {
+	s.Helper()
+	var runners v1alpha1.EphemeralRunnerList
+	if err := s.attacker.client.List(s.Context(), &runners, client.InNamespace(s.attacker.namespace)); err != nil {
+		s.Fatal(err)
+	}
+	return len(runners.Items)
+}
+
 // runner is one that team b has made by hand.
 func (s *stage) runner(name, set, namespace string) *v1alpha1.EphemeralRunner {
 	runner := &v1alpha1.EphemeralRunner{ObjectMeta: s.named(name), Spec: v1alpha1.EphemeralRunnerSpec{

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/test/rig"
 )
 
 // attack is an attempt of team b. After each the witness checks what no attack may do.
@@ -39,7 +42,7 @@ func tables() map[string][]attack {
 	return map[string][]attack{
 		"listeners": listenerAttacks(), "vault": vaultAttacks(), "limits": limitAttacks(),
 		"addresses": addressAttacks(), "templates": templateAttacks(), "runners": runnerAttacks(),
-		"series": seriesAttacks(),
+		"clients": clientAttacks(), "series": seriesAttacks(), "ledger": ledgerAttacks(),
 	}
 }
 
@@ -152,4 +155,24 @@ func (s *stage) podsOf(namespace string) []corev1.Pod {
 // ofAttacker reports whether an object in the manager's namespace is there for a scale set of team b.
 func (s *stage) ofAttacker(labels map[string]string) bool {
 	return labels[v1alpha1.LabelScaleSetNamespace] == s.attacker.namespace
+}
+
+// patchAndAwait changes a set of team b and returns when the manager has seen that.
+func (s *stage) patchAndAwait(set *v1alpha1.AutoscalingRunnerSet, patch string) error {
+	change := client.RawPatch(types.MergePatchType, []byte(patch))
+	if err := s.attacker.client.Patch(s.Context(), set, change); err != nil {
+		return err
+	}
+	wanted := set.Generation
+	late, cancel := context.WithTimeout(s.Context(), rig.Patience)
+	defer cancel()
+	for set.Status.ObservedGeneration < wanted {
+		if !rig.Wait(late, 10*time.Millisecond) {
+			return fmt.Errorf("generation %d of scale set %s has not been seen", wanted, set.Name)
+		}
+		if err := s.attacker.client.Get(s.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+	}
+	return nil
 }

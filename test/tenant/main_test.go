@@ -8,6 +8,10 @@
 // attack the witness checks that team b has not read, changed, reached or slowed down anything but its own. In make
 // test all attacks share a rig and a minute; make tenant-nightly gives each a rig of its own on every path: written
 // while the manager runs, before it starts, and before it is killed.
+//
+// Beside them is a contest: sets of both teams at the same addresses, where team b's own server answers whatever it
+// likes to team b's sets. A claim is a row of a table there, and every claim is about a scale set of its own, which
+// team a installs, changes, restores, uninstalls and installs again meanwhile.
 package tenant
 
 import (

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -10,9 +11,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 )
@@ -82,6 +86,19 @@ type server struct {
 // serve starts a server at an address, whose port may be 0.
 func serve(t *testing.T, address string, secured bool, handler http.Handler) *server {
 	t.Helper()
+	s := unstarted(t, address, handler)
+	if secured {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// unstarted is a server that doesn't serve yet.
+func unstarted(t *testing.T, address string, handler http.Handler) *server {
+	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -93,13 +110,33 @@ func serve(t *testing.T, address string, secured bool, handler http.Handler) *se
 	}))
 	_ = s.Listener.Close()
 	s.Listener, s.Config.ConnState = listener, s.connected
-	if secured {
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
 	return s
+}
+
+// impersonate starts a server that has a certificate of its own for hosts, and a proxy by which every host is this
+// server, over TLS and without.
+func impersonate(t *testing.T, handler http.Handler, hosts ...string) (secured, proxy *server) {
+	t.Helper()
+	chain, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], []net.IP{}, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured = unstarted(t, "127.0.0.1:0", handler)
+	secured.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	secured.StartTLS()
+	t.Cleanup(secured.Close)
+	through := tunnel(t, secured.Listener.Addr())
+	return secured, loopback(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			through.ServeHTTP(w, r)
+		} else {
+			handler.ServeHTTP(w, r)
+		}
+	}))
 }
 
 func loopback(t *testing.T, handler http.Handler) *server {
@@ -163,6 +200,23 @@ func rewriting(next http.Handler, path, before, after string) http.Handler {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		w.WriteHeader(answer.Code)
 		_, _ = io.WriteString(w, body)
+	})
+}
+
+// dribbling is a GitHub that announces a long answer with the registration of each runner and sends a part of it. The
+// rest doesn't come before the client gives up.
+func dribbling(github http.Handler) http.Handler {
+	const announced, sent = 1 << 20, 64 << 10
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/generatejitconfig") {
+			github.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(announced))
+		_, _ = io.WriteString(w, `{"encodedJITConfig":"`+strings.Repeat("A", sent))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
 	})
 }
 

@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -91,7 +92,7 @@ func newStage(t *testing.T) *stage {
 	s.openServers()
 	victims, attackers := cluster.NewNamespace(t), cluster.NewNamespace(t)
 	s.rig = rig.Start(t, cluster, rig.Options{
-		AsShipped: true, RunnerNamespace: victims, FurtherNamespaces: []string{attackers},
+		AsShipped: true, Ledger: true, RunnerNamespace: victims, FurtherNamespaces: []string{attackers},
 		GitHub:           fakegithub.Options{PATs: []string{vaultedToken}},
 		ControllerValues: controllerValues(environment, victims, attackers),
 		AllowedAddresses: s.allowed(),
@@ -99,10 +100,20 @@ func newStage(t *testing.T) *stage {
 		Containers:       map[string]fakenode.Runner{thief: fakenode.RunnerFunc(s.steal)},
 	})
 	s.victim, s.attacker = newTeam(t, cluster, victims), newTeam(t, cluster, attackers)
+	s.lengthenAnswers()
 	s.installVictims()
 	s.installOwn()
 	t.Cleanup(s.uninstallOwn)
 	return s
+}
+
+// lengthenAnswers gives the registration of each of team a's runners more bytes than the manager reads without a share of
+// its memory: so somebody who takes up that memory delays jobs.
+func (s *stage) lengthenAnswers() {
+	s.Helper()
+	if _, err := s.rig.GitHub.AddFault(fakegithub.Fault{Endpoint: "generate-jit-config", Blanks: 64 << 10}); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // openVault starts a vault behind the only proxy that leads to it, and returns what the manager needs in its
@@ -166,6 +177,9 @@ func (s *stage) openServers() {
 		Endpoint: "get-message", Status: 200,
 		Body: `{"messageId":1,"messageType":"RunnerScaleSetJobMessages","body":"` + strings.Repeat("A", 64<<20) + `"}`,
 	}).Handler())
+	for i := range dribblingSets {
+		s.own[fmt.Sprint("dribbling-", i)] = loopback(s.T, dribbling(newGitHub(s.T, fakegithub.Options{}).Handler()))
+	}
 	s.own["straying"] = loopback(s.T, newGitHub(s.T, fakegithub.Options{}, fakegithub.Fault{
 		Endpoint: "get-message", Status: 307, Headers: map[string]string{"Location": nowhere + "/queue"},
 	}).Handler())

@@ -45,7 +45,10 @@ func rights() []rbacv1.PolicyRule {
 				"ephemeralrunners/status",
 			},
 		},
-		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts", "pods"}, Verbs: write},
+		{
+			APIGroups: []string{""}, Verbs: write,
+			Resources: []string{"secrets", "configmaps", "serviceaccounts", "pods", "services"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"pods/log", "pods/status", "events"}, Verbs: read},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: read},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: write},

@@ -27,8 +27,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
-	"github.com/harrier-ci/harrier/internal/volumeclaims"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // GitHub is the part of the Actions service that this controller uses.

@@ -48,7 +48,9 @@ func (g *checkedCommit) ConfigURL() *actions.ConfigURL {
 	return config
 }
 
-func (g *checkedCommit) Account() actions.Account { return actions.Account{Name: "App 1", Key: "1", Proven: true} }
+func (g *checkedCommit) Account() actions.Account {
+	return actions.Account{Name: "App 1", Key: "1", Proven: true}
+}
 
 func (g *checkedCommit) Now() time.Time { return time.Now() }
 

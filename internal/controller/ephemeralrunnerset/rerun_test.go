@@ -44,7 +44,9 @@ func (r *endedRun) ConfigURL() *actions.ConfigURL {
 	return config
 }
 
-func (r *endedRun) Account() actions.Account { return actions.Account{Name: "App 1", Key: "1", Proven: true} }
+func (r *endedRun) Account() actions.Account {
+	return actions.Account{Name: "App 1", Key: "1", Proven: true}
+}
 
 func (r *endedRun) Now() time.Time { return time.Now() }
 

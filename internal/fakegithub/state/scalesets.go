@@ -73,6 +73,18 @@ func (s *State) CreateScaleSet(now time.Time, scope *Scope, spec ScaleSetSpec) (
 	return set, nil
 }
 
+// InventScaleSet has the scale set of an id exist under a name, whichever ids were given before.
+func (s *State) InventScaleSet(now time.Time, scope *Scope, id int, name string) error {
+	if known, isThere := s.sets[id]; isThere {
+		return s.rename(known, name, known.GroupID)
+	}
+	given := s.lastSet
+	s.lastSet = id - 1
+	_, err := s.CreateScaleSet(now, scope, ScaleSetSpec{Name: name})
+	s.lastSet = max(given, s.lastSet)
+	return err
+}
+
 // labels applies the server's rules: without multi-label support the name is
 // the only label, whatever was asked for.
 func (s *State) labels(spec ScaleSetSpec) []Label {
