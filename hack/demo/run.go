@@ -124,7 +124,7 @@ func (d *demo) runJobs(ctx context.Context) error {
 // askLedger reads what the ledger knows, as soon as it knows how all jobs ended: it learns that from the same status of
 // runners that the cluster forgets with them.
 func (d *demo) askLedger(ctx context.Context) error {
-	from, err := ledger.Find(ctx, d.observer.client, d.observer.config, site.SystemNamespace)
+	from, err := ledger.Find(ctx, d.observer.client, d.observer.config, ledger.Wanted{Namespace: site.SystemNamespace})
 	if err != nil {
 		return err
 	}

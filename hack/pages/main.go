@@ -52,14 +52,13 @@ func run(ctx context.Context, address string) error {
 		return err
 	}
 	log := funcr.New(func(_, line string) { fmt.Fprintln(os.Stderr, line) }, funcr.Options{})
-	pages := server.New(server.Options{
+	pages := server.New(server.Handler(server.Options{
 		Ledger: store, Prices: pagetest.Prices, Clock: clock.RealClock{}, Log: log, Registry: prometheus.NewRegistry(),
-		Started: func() bool { return true },
 		Pages: page.Handler(page.Options{
 			Ledger: store, Prices: pagetest.Prices, Cluster: pagetest.Cluster{At: now}, Name: pagetest.Name,
 			Clock: clock.RealClock{}, Log: log,
 		}),
-	})
+	}))
 	fmt.Printf("http://%s/\n", listener.Addr())
 	ended := make(chan error, 1)
 	go func() { ended <- pages.Serve(listener) }()

@@ -48,7 +48,10 @@ const (
 
 // Options are those of the command line and the environment.
 type Options struct {
-	Address   string
+	// Address is where questions are answered, on loopback; MetricsAddress has probes and metrics.
+	Address, MetricsAddress string
+	// Hosts are names by which the page may be asked, besides those of loopback.
+	Hosts     []string
 	File      string
 	Database  string
 	Cluster   string
@@ -89,6 +92,9 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 	if o.Retention, err = question.ParseDuration(*retention); err != nil || o.Retention < time.Hour {
 		return o, fmt.Errorf("--retention=%s must be days such as 90d, or a duration of an hour or more", *retention)
 	}
+	if err := checkLoopback(o.Address); err != nil {
+		return o, err
+	}
 	if o.Prices.CPUHour < 0 || o.Prices.GiBHour < 0 {
 		return o, errors.New("--price-cpu-hour and --price-gib-hour must not be negative")
 	}
@@ -96,7 +102,13 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 }
 
 func (o *Options) register(flags *flag.FlagSet) {
-	flags.StringVar(&o.Address, "address", ":8090", "address of the API, probes and metrics")
+	flags.StringVar(&o.Address, "address", "127.0.0.1:8090", "address of the page and the API. It must be one of "+
+		"loopback: whoever reaches it may read all jobs")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8091", "address of probes and metrics")
+	flags.Func("hosts", "`names` besides localhost by which browsers may ask, with commas between them", func(list string) error {
+		o.Hosts = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+		return nil
+	})
 	flags.StringVar(&o.File, "file", "/data/history.db", "file of the database; unused if "+envDatabase+" is set")
 	flags.StringVar(&o.Cluster, "cluster", "",
 		"name of the cluster in the ledger; empty: the UID of the namespace kube-system or, "+
@@ -165,18 +177,19 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 		MaxPending: watch.MaxPending,
 	}
 	var started atomic.Bool
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
-	if err != nil {
-		return fmt.Errorf("listen on --address: %w", err)
-	}
-	api := server.New(server.Options{
-		Ledger: store, Prices: options.Prices, Clock: now, Log: log, Registry: registry, Started: started.Load,
+	questions := server.Handler(server.Options{
+		Ledger: store, Prices: options.Prices, Clock: now, Log: log, Registry: registry, Hosts: options.Hosts,
 		Pages: page.Handler(page.Options{
 			Ledger: store, Prices: options.Prices, Cluster: objects, Name: name, Clock: now, Log: log,
 		}),
 	})
-	log.Info("Answering questions", "address", listener.Addr().String())
-	go serve(ctx, api, listener, stop)
+	probes := server.Probes(server.ProbeOptions{Ledger: store, Log: log, Registry: registry, Started: started.Load})
+	if err := serve(ctx, "metrics-address", options.MetricsAddress, probes, stop, log); err != nil {
+		return err
+	}
+	if err := serve(ctx, "address", options.Address, questions, stop, log); err != nil {
+		return err
+	}
 	err = objects.Start(ctx, recorder.Report)
 	var gap *ledger.Gap
 	if err == nil {
@@ -257,10 +270,31 @@ func clusterUID(ctx context.Context, reader client.Reader, own string) (string, 
 		errors.Join(failures...))
 }
 
-// serve answers until the context ends, and stops the program if it can't.
-func serve(ctx context.Context, api *http.Server, listener net.Listener, stop context.CancelCauseFunc) {
-	context.AfterFunc(ctx, func() { _ = api.Close() })
-	if err := api.Serve(listener); ctx.Err() == nil {
-		stop(fmt.Errorf("serve the API: %w", err))
+// checkLoopback returns an error if an address is reached from elsewhere.
+func checkLoopback(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || !net.ParseIP(host).IsLoopback() { // a name may lead elsewhere
+		return fmt.Errorf("--address=%s must be an address of loopback, such as 127.0.0.1:8090: whoever reaches it may read "+
+			"all jobs", address)
 	}
+	return nil
+}
+
+// serve listens on the address that a flag has, answers there until the context ends, and stops the program if it
+// can't.
+func serve(ctx context.Context, flag, address string, handler http.Handler, stop context.CancelCauseFunc,
+	log logr.Logger) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on --%s: %w", flag, err)
+	}
+	log.Info("Answering", flag, listener.Addr().String())
+	answering := server.New(handler)
+	context.AfterFunc(ctx, func() { _ = answering.Close() })
+	go func() {
+		if err := answering.Serve(listener); ctx.Err() == nil {
+			stop(fmt.Errorf("serve --%s: %w", flag, err))
+		}
+	}()
+	return nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,15 +29,32 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
 
-var answering = regexp.MustCompile(`"address"="([^"]+)"`)
+var answering = regexp.MustCompile(`"((?:[a-z]+-)?address)"="([^"]+)"`)
+
+// local has addresses of loopback, where a test asks.
+func local(t *testing.T) history.Options {
+	t.Helper()
+	return history.Options{Address: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0",
+		File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24}
+}
 
 // start runs the program until the test ends or stop is called, and returns the address of its API.
 func start(t *testing.T, options history.Options) (address string, stop func()) {
 	t.Helper()
+	return startWith(t, options, func(string, string) {})
+}
+
+// startWith does the same, and tells each address before that of the API.
+func startWith(t *testing.T, options history.Options, tell func(flag, address string)) (address string, stop func()) {
+	t.Helper()
 	addresses, ended := make(chan string, 1), make(chan error, 1)
 	log := funcr.New(func(_, line string) {
-		if found := answering.FindStringSubmatch(line); found != nil {
-			addresses <- found[1]
+		found := answering.FindStringSubmatch(line)
+		if found == nil {
+			return
+		}
+		if tell(found[1], found[2]); found[1] == "address" {
+			addresses <- found[2]
 		}
 	}, funcr.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -96,9 +115,8 @@ func TestARestartLosesNothingThatStillExists(t *testing.T) {
 	}
 	g := gomega.NewWithT(t)
 	g.SetDefaultEventuallyTimeout(time.Minute)
-	options := history.Options{
-		Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24, NodeTypes: true,
-	}
+	options := local(t)
+	options.NodeTypes = true
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1",
 		Labels: map[string]string{corev1.LabelInstanceTypeStable: "large"}}}
 	g.Expect(cluster.Create(t.Context(), node)).To(gomega.Succeed())
@@ -185,9 +203,7 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 		Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."}}
 	g.Expect(cluster.Status().Update(t.Context(), pod)).To(gomega.Succeed())
 
-	address, _ := start(t, history.Options{
-		Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
-	})
+	address, _ := start(t, local(t))
 	page := func() string { return string(get(t, address+"/set?namespace=default&set=gpu")) }
 	g.Eventually(page).Should(gomega.And(gomega.ContainSubstring("gpu-1"), gomega.ContainSubstring("QuotaExceeded"),
 		gomega.ContainSubstring("train"), gomega.ContainSubstring("acme/app"),
@@ -204,17 +220,60 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 // Whoever stops it then, such as a rollout, has not met a failure.
 func TestItEndsWithoutAnErrorBeforeItHasBegun(t *testing.T) {
 	for range 5 {
-		_, stop := start(t, history.Options{
-			Address: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "history.db"), Retention: time.Hour * 24,
-		})
+		_, stop := start(t, local(t))
 		stop()
 	}
+}
+
+// TestNobodyElsewhereIsAnswered: where a pod of any tenant reaches the program there are probes and metrics, and
+// nothing of a job.
+func TestNobodyElsewhereIsAnswered(t *testing.T) {
+	elsewhere := addressOfMachine(t)
+	options := local(t)
+	options.MetricsAddress = ":0"
+	var metrics string
+	address, _ := startWith(t, options, func(key, value string) {
+		if key == "metrics-address" {
+			_, metrics, _ = net.SplitHostPort(value)
+		}
+	})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort(elsewhere, port)); err == nil {
+		connection.Close()
+		t.Error("the page and the API take connections from elsewhere")
+	}
+	probes := "http://" + net.JoinHostPort(elsewhere, metrics)
+	if body := string(get(t, probes+"/healthz")); body != "ok\n" {
+		t.Errorf("a probe is answered with %q", body)
+	}
+	for _, path := range []string{"/", "/jobs", "/api/v1/jobs", "/api/v1/sets"} {
+		if body := string(get(t, probes+path)); body != "404 page not found\n" {
+			t.Errorf("%s beside the metrics is answered with %q", path, body)
+		}
+	}
+}
+
+// addressOfMachine returns one that isn't loopback.
+func addressOfMachine(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range addresses {
+		if is, ok := each.(*net.IPNet); ok && is.IP.To4() != nil && is.IP.IsGlobalUnicast() {
+			return is.IP.String()
+		}
+	}
+	t.Fatal("this machine has loopback only; the test needs another address")
+	return ""
 }
 
 func TestOptionsThatCannotBe(t *testing.T) {
 	environment := func(string) string { return "" }
 	for _, arguments := range [][]string{{"--retention=1"}, {"--retention=5m"}, {"--price-cpu-hour=-1"}, {"now"},
-		{"--color"}} {
+		{"--color"}, {"--address=:8090"}, {"--address=0.0.0.0:8090"}, {"--address=10.0.0.7:8090"}, {"--address=[::]:8090"},
+		{"--address=history:8090"}, {"--address=127.0.0.1"}} {
 		if _, err := history.ParseOptions(arguments, environment, io.Discard); err == nil {
 			t.Errorf("%v are options", arguments)
 		}

@@ -134,7 +134,7 @@ func reportCommand(streams Streams) *cobra.Command {
 for what most, and what they cost if prices are set. With --waits, how long half of them and 95 of 100 waited for each phase; with --right-sizing, what each
 job of a workflow uses of what it requests, and what fitting requests would save. It asks the ledger of jobs (history.enabled of the controller's chart), and changes nothing.
 
-The ledger is found by its Service, and asked through the API server. With kubectl port-forward, --history-url http://localhost:8090 needs other rights.`,
+The ledger is that of the controller's own release, and asked by a port that is forwarded to its pod; that needs the right to create pods/portforward of it.`,
 		Example: example("kubectl harrier report --since 7d",
 			"kubectl harrier report --by workflow --since 30d -o csv >usage.csv",
 			"kubectl harrier report --waits --by set --since 24h",

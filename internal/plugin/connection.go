@@ -60,14 +60,18 @@ func (c *connection) find() (config *rest.Config, namespace string, err error) {
 	return config, namespace, nil
 }
 
-// past leads a command to the ledger of jobs: at an address, or at its Service, through the API server.
-type past struct{ url, namespace string }
+// past leads a command to the ledger of jobs: at an address, or in its pod, by a forwarded port.
+type past struct {
+	url    string
+	wanted ledger.Wanted
+}
 
 func (p *past) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.url, "history-url", "",
-		"address of the ledger, such as http://localhost:8090; empty: its Service, through the API server")
-	flags.StringVar(&p.namespace, "history-namespace", "",
-		"namespace of the ledger's Service, that of the controller; empty: any")
+		"address of the ledger, such as http://localhost:8090; empty: its pod, by a forwarded port")
+	flags.StringVar(&p.wanted.Namespace, "history-namespace", "",
+		"namespace of the ledger's pod, that of a controller; empty: that of the release with the CustomResourceDefinitions")
+	flags.StringVar(&p.wanted.Pod, "history-pod", "", "the ledger's pod; empty: the only one in that namespace")
 }
 
 // open returns the function that finds the ledger. It fails for a wrong address; whether there is a ledger turns out
@@ -86,7 +90,7 @@ func (p *past) open(access *connection) (why.Opener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("connect to the API server: %w", err)
 		}
-		return ledger.Find(ctx, connected, config, p.namespace)
+		return ledger.Find(ctx, connected, config, p.wanted)
 	}, nil
 }
 

@@ -57,7 +57,7 @@ that their metrics get, address, secure.
 {{- define "gha-runner-scale-set-controller.monitor-targets" -}}
 {{- $ledger := list }}
 {{- if (.Values.history | default dict).enabled }}
-{{- $ledger = list (dict "suffix" "ledger" "path" "/metrics" "port" "http" "address" ":8090"
+{{- $ledger = list (dict "suffix" "ledger" "path" "/metrics" "address" ":8091"
     "labels" (include "gha-runner-scale-set-controller.history-selector" . | fromYaml) "secure" "") }}
 {{- end }}
 {{- list

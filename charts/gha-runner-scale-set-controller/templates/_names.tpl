@@ -42,6 +42,23 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: history
 {{- end }}
 
+{{/*
+Name of the ledger's StatefulSet; its pod's ends in -0. Kubernetes gives the pod a label with it and a hash of 10 characters behind a dash,
+so it has 52 characters at most.
+*/}}
+{{- define "gha-runner-scale-set-controller.history-workload" -}}
+{{- $name := include "gha-runner-scale-set-controller.service-name" (dict "root" . "suffix" "history") }}
+{{- if gt (len $name) 52 }}
+{{- $name = printf "%s-%s" ($name | trunc 43 | trimSuffix "-") ($name | sha256sum | trunc 8) }}
+{{- end }}
+{{- $name }}
+{{- end }}
+
+{{/* Names besides localhost by which browsers may ask the ledger, with commas between them. */}}
+{{- define "gha-runner-scale-set-controller.history-hosts" -}}
+{{- (.Values.history | default dict).hosts | default list | join "," }}
+{{- end }}
+
 {{- define "gha-runner-scale-set-controller.namespace" -}}
 {{- .Values.namespaceOverride | default .Release.Namespace | include "gha-runner-scale-set-controller.scalar" }}
 {{- end }}

@@ -1,9 +1,9 @@
 {{/*
 A NetworkPolicy that admits only readers of metrics; NetworkPolicies never apply to the kubelet's probes. Takes root,
-name, pods (the labels that select them) and metricsAddr (empty without metrics).
+name, pods (the labels that select them), metricsAddr (empty without metrics) and, unless it is the value networkPolicy, policy.
 */}}
 {{- define "gha-runner-scale-set-controller.network-policy" -}}
-{{- $policy := (include "gha-runner-scale-set-controller.without-nulls" .root.Values.networkPolicy | fromJson).value -}}
+{{- $policy := (include "gha-runner-scale-set-controller.without-nulls" (.policy | default .root.Values.networkPolicy) | fromJson).value -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:

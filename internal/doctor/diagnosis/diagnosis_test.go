@@ -267,7 +267,7 @@ func TestDiagnose(t *testing.T) {
 		"wrong name":          {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Sets, s.Name, s.Others = nil, "ubuntu", []string{"runners/linux"} }}, "NoScaleSet", finding.Problem},
 		"manager down":        {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Managers[0].Status.AvailableReplicas = 0 }}, "ManagerNotRunning", finding.Problem},
 		"manager scaled to 0": {[]func(*snapshot.Snapshot){idleManager}, "ManagerNotRunning", finding.Problem},
-		"ledger down": {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Ledgers = make([]appsv1.Deployment, 1) }},
+		"ledger down": {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Ledgers = make([]appsv1.StatefulSet, 1) }},
 			"HistoryNotRunning", finding.Info},
 		"no manager":          {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Managers = nil }}, "NoManager", finding.Warning},
 		"unwatched namespace": {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Sets[0].Generation = 1 }}, "NotReconciled", finding.Problem},

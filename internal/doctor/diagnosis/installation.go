@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -42,14 +43,16 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 	}
 	for i := range s.Managers {
 		if s.Managers[i].Status.AvailableReplicas == 0 {
-			findings = append(findings, notRunning(&s.Managers[i], "manager", "ManagerNotRunning",
+			findings = append(findings, notRunning(&s.Managers[i], "Deployment", s.Managers[i].Spec.Replicas, "manager",
+				"ManagerNotRunning",
 				", so no runners are created or removed, and the status of scale sets may be out of date",
 				finding.Problem))
 		}
 	}
 	for i := range s.Ledgers {
 		if s.Ledgers[i].Status.AvailableReplicas == 0 {
-			findings = append(findings, notRunning(&s.Ledgers[i], "ledger", "HistoryNotRunning",
+			findings = append(findings, notRunning(&s.Ledgers[i], "StatefulSet", s.Ledgers[i].Spec.Replicas, "ledger",
+				"HistoryNotRunning",
 				"; jobs don't depend on it, but those that end meanwhile may be missing from it", finding.Info))
 		}
 	}
@@ -168,17 +171,17 @@ func unreadable(s *snapshot.Snapshot) (findings []finding.Finding) {
 	return findings
 }
 
-// notRunning reports a Deployment without a ready pod. The message names its program (what), and ends with the
+// notRunning reports a workload, of a kind, without a ready pod. The message names its program (what), and ends with the
 // consequences (so).
-func notRunning(deployment *appsv1.Deployment, what, reason, so string, severity finding.Severity) finding.Finding {
-	message, command := "no pod of the "+what+" is ready",
-		"kubectl -n %s describe deployment %s; kubectl -n %[1]s logs deployment/%[2]s"
-	if ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
-		message, command = "the "+what+" is scaled to 0", "kubectl -n %s scale deployment %s --replicas=1"
+func notRunning(workload metav1.Object, kind string, replicas *int32, what, reason, so string, severity finding.Severity,
+) finding.Finding {
+	message, command := "no pod of the "+what+" is ready", "kubectl -n %s describe %s %s; kubectl -n %[1]s logs %[2]s/%[3]s"
+	if ptr.Deref(replicas, 1) == 0 {
+		message, command = "the "+what+" is scaled to 0", "kubectl -n %s scale %s %s --replicas=1"
 	}
-	return finding.Finding{Severity: severity, Object: "Deployment " + deployment.Namespace + "/" + deployment.Name,
-		Reason:  reason,
-		Message: message + so, Fix: fmt.Sprintf(command, deployment.Namespace, deployment.Name)}
+	return finding.Finding{Severity: severity, Object: kind + " " + workload.GetNamespace() + "/" + workload.GetName(),
+		Reason: reason, Message: message + so,
+		Fix: fmt.Sprintf(command, workload.GetNamespace(), strings.ToLower(kind), workload.GetName())}
 }
 
 // unread reports the kinds that were not checked, with the error of one of them: the cause is the same for all, the

@@ -14,9 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,7 +45,7 @@ type gathering struct {
 // the scale sets themselves can't be read although their kind is installed, or if the time is up.
 func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snapshot, error) {
 	g := gathering{cluster: cluster, Snapshot: &Snapshot{Namespace: namespace, Name: name, Unread: map[string]error{}}}
-	g.deployments(ctx)
+	g.installations(ctx)
 	sets := &v1alpha1.AutoscalingRunnerSetList{}
 	err := g.list(ctx, sets, client.InNamespace(namespace))
 	if len(sets.Items) == 0 && cluster.CheckServer != nil { // other servers may answer so, too
@@ -74,21 +72,13 @@ func Gather(ctx context.Context, cluster Cluster, namespace, name string) (*Snap
 	return g.Snapshot, nil
 }
 
-// deployments reads what the controller's chart deploys.
-func (g *gathering) deployments(ctx context.Context) {
-	ours, err := labels.NewRequirement(v1alpha1.LabelPartOf, selection.In,
-		[]string{PartOfController, v1alpha1.PartOfHarrier})
-	utilruntime.Must(err)
-	found := &appsv1.DeploymentList{}
-	g.read(ctx, found, "Deployments", client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*ours)})
-	for _, deployment := range found.Items {
-		switch {
-		case deployment.Labels[v1alpha1.LabelPartOf] == PartOfController:
-			g.Managers = append(g.Managers, deployment)
-		case deployment.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentHistory:
-			g.Ledgers = append(g.Ledgers, deployment)
-		}
-	}
+// installations reads what the controller's chart runs.
+func (g *gathering) installations(ctx context.Context) {
+	managers, ledgers := &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}
+	g.read(ctx, managers, "Deployments", client.MatchingLabels{v1alpha1.LabelPartOf: PartOfController})
+	g.read(ctx, ledgers, "StatefulSets", client.MatchingLabels{v1alpha1.LabelPartOf: v1alpha1.PartOfHarrier,
+		v1alpha1.LabelComponent: v1alpha1.ComponentHistory})
+	g.Managers, g.Ledgers = managers.Items, ledgers.Items
 }
 
 // gatherElsewhere notes the scale sets of all namespaces if the requested namespace has no requested one, and if the

@@ -24,9 +24,10 @@ type Snapshot struct {
 	Namespace, Name string
 	// NotInstalled is set if the API server does not know our kinds.
 	NotInstalled bool
-	// Ledgers are the Deployments that keep the ledger of jobs.
-	Managers, Ledgers []appsv1.Deployment
-	Sets              []Set
+	Managers     []appsv1.Deployment
+	// Ledgers keep the ledger of jobs.
+	Ledgers []appsv1.StatefulSet
+	Sets    []Set
 	// Listeners are those of all namespaces, whether they count or not.
 	Listeners []v1alpha1.AutoscalingListener
 	// Others are the scale sets that were not requested, as NAMESPACE/NAME.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 )
@@ -16,16 +17,22 @@ const (
 	slowClientTimeout = 30 * time.Second
 )
 
-// follow sends the content of a page as a server-sent event, whenever it has changed, until the browser goes. If too
-// many pages are followed, the browser is told so, and its page stays as it is.
+// follow sends the content of a page as a server-sent event, whenever it has changed, until the browser goes or the page
+// has had its turn. A page that can't be made takes no place. If too many pages are followed, the browser is told so, and
+// its page stays as it is.
 func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
-	select {
-	case p.live <- struct{}{}:
-		defer func() { <-p.live }()
-	default:
+	began := p.Clock.Now()
+	content, err := p.content(r, k, began)
+	if err != nil {
+		p.refuse(w, r, k, err)
+		return
+	}
+	own := p.live.take(peerOf(r))
+	if own == nil {
 		http.Error(w, "too many pages are live", http.StatusServiceUnavailable)
 		return
 	}
+	defer p.live.leave(own)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
 	control := http.NewResponseController(w)
@@ -39,15 +46,29 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 		}
 		return control.Flush()
 	}
-	if send("retry: 5000\n\n") != nil {
-		return
-	}
 	ticker := p.Clock.NewTicker(k.every)
 	defer ticker.Stop()
-	var shown [sha256.Size]byte // of the content: 32 pages of 200 KB would be kept for nothing else
-	said := p.Clock.Now()
+	if send("retry: 5000
+
+"+event("content", content)) != nil {
+		return
+	}
+	shown := sha256.Sum256(content) // pages of 200 KB would be kept for nothing else
+	said := began
 	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-own.taken:
+			_ = send(event("crowded", []byte("too many pages are live")))
+			return
+		case <-ticker.C():
+		}
 		now := p.Clock.Now()
+		if now.Sub(began) >= longestLive {
+			_ = send(event("again", []byte("no connection lasts for ever")))
+			return
+		}
 		content, err := p.content(r, k, now)
 		switch {
 		case err == nil && sha256.Sum256(content) != shown:
@@ -65,12 +86,16 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 		if err != nil {
 			return
 		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-ticker.C():
-		}
 	}
+}
+
+// peerOf returns who follows a page: the address that it came from.
+func peerOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 // content returns the content of a page at a moment.

@@ -79,21 +79,70 @@ func TestPagesFollowWhatHappens(t *testing.T) {
 	}
 }
 
-func TestThereIsALimitOfFollowers(t *testing.T) {
+// TestNobodyKeepsOthersFromFollowing: everybody who forwards a port comes from the same address.
+func TestNobodyKeepsOthersFromFollowing(t *testing.T) {
 	s := empty(t)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	for range 32 {
+	first, _ := s.follow(ctx, t, "/")
+	<-first
+	for range 23 {
 		events, status := s.follow(ctx, t, "/")
 		if status != http.StatusOK {
 			t.Fatalf("a follower gets %d", status)
 		}
 		<-events
 	}
-	if _, status := s.follow(ctx, t, "/"); status != http.StatusServiceUnavailable {
-		t.Errorf("one more follower gets %d", status)
+	for range 16 {
+		if _, status := s.follow(ctx, t, "/"); status != http.StatusServiceUnavailable {
+			t.Errorf("one more follower gets %d", status)
+		}
 	}
 	if answer, _ := s.get(t, "/"); answer.StatusCode != http.StatusOK {
 		t.Errorf("the page itself gives %d", answer.StatusCode)
+	}
+	s.clock.Step(time.Minute)
+	if _, status := s.follow(ctx, t, "/"); status != http.StatusOK {
+		t.Errorf("after everybody's turn a follower gets %d", status)
+	}
+	last := ""
+	for event := range first {
+		last = event
+	}
+	if !strings.HasPrefix(last, "event: crowded\n") {
+		t.Errorf("who followed longest ends with %.300q", last)
+	}
+}
+
+// TestWrongPagesTakeNoPlace: they are refused as without a script.
+func TestWrongPagesTakeNoPlace(t *testing.T) {
+	s := empty(t)
+	for path, want := range map[string]int{"/?color=red": http.StatusBadRequest, "/jobs?from=soon": http.StatusBadRequest,
+		"/set": http.StatusBadRequest, "/job?runnerUID=nobody": http.StatusNotFound} {
+		for range 40 {
+			if _, status := s.follow(t.Context(), t, path); status != want {
+				t.Fatalf("%s gives %d", path, status)
+			}
+		}
+	}
+	if _, status := s.follow(t.Context(), t, "/"); status != http.StatusOK {
+		t.Errorf("after wrong questions a follower gets %d", status)
+	}
+}
+
+// TestNoPageIsFollowedForEver: a browser that still looks asks again.
+func TestNoPageIsFollowedForEver(t *testing.T) {
+	s := empty(t)
+	events, _ := s.follow(t.Context(), t, "/")
+	for range 2 {
+		<-events
+	}
+	s.clock.Step(10 * time.Minute)
+	last := ""
+	for event := range events {
+		last = event
+	}
+	if !strings.HasPrefix(last, "event: again\ndata: ") {
+		t.Errorf("after ten minutes the last event is %.300q", last)
 	}
 }

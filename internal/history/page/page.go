@@ -30,10 +30,8 @@ import (
 )
 
 const (
-	// At most maxRequests pages are made at a time, and at most maxLive are kept up to date: each of those is made again
-	// every few seconds.
+	// At most maxRequests pages are made at a time.
 	maxRequests = 8
-	maxLive     = 32
 	// slotTimeout bounds the wait for others' pages to be made, readTimeout making a page.
 	slotTimeout = 5 * time.Second
 	readTimeout = 20 * time.Second
@@ -67,7 +65,8 @@ type pages struct {
 	templates map[string]*template.Template
 	version   string
 	// slots are the pages that are being made, live those that are kept up to date.
-	slots, live chan struct{}
+	slots chan struct{}
+	live  places
 }
 
 // kind is one of the pages.
@@ -94,7 +93,7 @@ var kinds = map[string]kind{
 // Handler returns the pages, and the files that they need.
 func Handler(options Options) http.Handler {
 	p := &pages{Options: options, templates: map[string]*template.Template{}, version: version(),
-		slots: make(chan struct{}, maxRequests), live: make(chan struct{}, maxLive)}
+		slots: make(chan struct{}, maxRequests), live: places{clock: options.Clock}}
 	layout := template.Must(template.New("layout").Funcs(functions).ParseFS(files, "templates/layout.html"))
 	mux := http.NewServeMux()
 	for path, kind := range kinds {
@@ -212,11 +211,18 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 	if err == nil {
 		page, err = p.make(r.Context(), k, request, "layout")
 	}
+	if err != nil {
+		p.refuse(w, r, k, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page) // whoever has asked may be gone
+}
+
+// refuse answers with the error that prevents a page.
+func (p *pages) refuse(w http.ResponseWriter, r *http.Request, k *kind, err error) {
 	var wrong *ledger.FilterError
 	switch {
-	case err == nil:
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(page) // whoever has asked may be gone
 	case errors.As(err, &wrong):
 		shown := ledger.FilterError{Field: words.Foreign(wrong.Field), Value: words.Foreign(wrong.Value), Want: wrong.Want}
 		p.fail(w, http.StatusBadRequest, shown.Error())

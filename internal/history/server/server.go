@@ -1,6 +1,8 @@
 // Package server answers questions about the ledger over HTTP: JSON and CSV of every table below /api/v1/, with the
-// time and the filter in the address, and the pages for people at all other addresses. It only reads, and knows no
-// users: who reaches its port may read all of it.
+// time and the filter in the address, and the pages for people at all other addresses. It only reads. Whoever may reach
+// loopback of its pod may read all of it; probes and metrics, which have no rows, are a server of their own.
+//
+//	host ─▶ (user and what he may see) ─▶ question ─▶ table or page
 package server
 
 import (
@@ -13,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/internal/history/ledger"
@@ -41,19 +42,31 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Pages are for people, at all addresses that are not the API's. There are none if it is nil.
 	Pages http.Handler
-	// Started reports whether the cluster's objects have been read.
-	Started func() bool
+	// Hosts are names by which browsers may ask, besides those of loopback.
+	Hosts []string
 }
 
-// New returns a server without an address.
-func New(options Options) *http.Server {
+// New returns a server without an address, for questions or for probes.
+func New(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: Handler(options), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: queryTimeout, ReadTimeout: queryTimeout,
-		WriteTimeout: queryTimeout + slowClientTimeout, IdleTimeout: idleTimeout,
+		Handler: withoutBody(handler), MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: queryTimeout,
+		ReadTimeout: queryTimeout, WriteTimeout: queryTimeout + slowClientTimeout, IdleTimeout: idleTimeout,
 	}
 }
 
-// Handler returns the handler of all requests.
+// withoutBody refuses requests that bring something to read: no question does.
+func withoutBody(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 { // -1 is a length that isn't known
+			w.Header().Set("Connection", "close")
+			fail(w, http.StatusRequestEntityTooLarge, "questions have no body")
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// Handler returns the handler of all questions.
 func Handler(options Options) http.Handler {
 	s := &server{Options: options, slots: make(chan struct{}, maxRequests)}
 	s.answers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -62,9 +75,6 @@ func Handler(options Options) http.Handler {
 	}, []string{"table"})
 	options.Registry.MustRegister(s.answers)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(options.Registry, promhttp.HandlerOpts{}))
 	for name, table := range tables {
 		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, name, table) })
 	}
@@ -77,28 +87,13 @@ func Handler(options Options) http.Handler {
 	if options.Pages != nil {
 		mux.Handle("/", options.Pages)
 	}
-	return mux
+	return named(options.Hosts, mux)
 }
 
 type server struct {
 	Options
 	slots   chan struct{}
 	answers *prometheus.HistogramVec
-}
-
-// ready fails while the database does not answer: no question can be answered then.
-func (s *server) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-	defer cancel()
-	switch err := s.Ledger.Ping(ctx); {
-	case err != nil:
-		s.Log.Error(err, "The database does not answer")
-		http.Error(w, "the database does not answer; the log says why", http.StatusServiceUnavailable)
-	case !s.Started():
-		http.Error(w, "runners and scale sets have not been read yet", http.StatusServiceUnavailable)
-	default:
-		_, _ = w.Write([]byte("ok\n"))
-	}
 }
 
 // serve answers with a table, or with the error that prevents it.

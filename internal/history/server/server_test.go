@@ -59,7 +59,7 @@ func serve(t *testing.T) (*httptest.Server, *ledger.Ledger) {
 	}
 	s := httptest.NewServer(server.Handler(server.Options{
 		Ledger: l, Prices: ledger.Prices{CPUHour: 10}, Clock: clocktesting.NewFakePassiveClock(noon.Add(30 * time.Minute)),
-		Log: logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
+		Log: logr.Discard(), Registry: prometheus.NewRegistry(), Hosts: []string{"history.example.com"},
 	}))
 	t.Cleanup(s.Close)
 	return s, l
@@ -187,7 +187,16 @@ func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
 }
 
 func TestProbesFollowTheDatabase(t *testing.T) {
-	s, l := serve(t)
+	questions, l := serve(t)
+	s := httptest.NewServer(server.Probes(server.ProbeOptions{
+		Ledger: l, Log: logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
+	}))
+	defer s.Close()
+	for _, path := range []string{"/", "/jobs", "/api/v1/jobs", "/api/v1/jobs/first"} {
+		if status, body := get(t, s, path); status != http.StatusNotFound {
+			t.Errorf("where everybody may ask, %s is %d %s", path, status, body)
+		}
+	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		if status, body := get(t, s, path); status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, status, body)
@@ -200,7 +209,7 @@ func TestProbesFollowTheDatabase(t *testing.T) {
 	if status, _ := get(t, s, "/healthz"); status != http.StatusOK {
 		t.Errorf("without a database /healthz gives %d: a restart would not bring it back", status)
 	}
-	if status, body := get(t, s, "/api/v1/jobs"); status != http.StatusServiceUnavailable ||
+	if status, body := get(t, questions, "/api/v1/jobs"); status != http.StatusServiceUnavailable ||
 		strings.Contains(body, "sql") {
 		t.Errorf("without a database jobs are %d %s", status, body)
 	}

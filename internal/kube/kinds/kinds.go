@@ -33,7 +33,7 @@ var (
 			"ConfigMap", "Event", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount",
 		},
 		rbacv1.SchemeGroupVersion:         {"Role", "RoleBinding"},
-		appsv1.SchemeGroupVersion:         {"Deployment"},
+		appsv1.SchemeGroupVersion:         {"Deployment", "StatefulSet"},
 		batchv1.SchemeGroupVersion:        {"Job"},
 		coordinationv1.SchemeGroupVersion: {"Lease"},
 		policyv1.SchemeGroupVersion:       {"PodDisruptionBudget"},
@@ -44,6 +44,8 @@ var (
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
 		rbacv1.SchemeGroupVersion:           {"ClusterRoleBinding"},
+
+		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition"},
 	}
 )
 

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 
-	corev1 "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,12 +20,19 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 )
 
-// labels are those that the chart gives the ledger's Service.
+// labels are those that the chart gives the ledger's StatefulSet.
 var labels = client.MatchingLabels{v1alpha1.LabelPartOf: v1alpha1.PartOfHarrier,
 	v1alpha1.LabelComponent: v1alpha1.ComponentHistory}
 
-// port is the name of the port of the Service. The proxy wants it where there is a name, and RBAC sees it.
-const port = "http"
+// What Helm writes on the objects of a release, and the chart's label with the release's name.
+const (
+	releaseName      = "meta.helm.sh/release-name"
+	releaseNamespace = "meta.helm.sh/release-namespace"
+	labelInstance    = "app.kubernetes.io/instance"
+)
+
+// Wanted says which ledger is meant. Where it is empty, it is that of the manager's own release.
+type Wanted struct{ Namespace, Pod string }
 
 // At returns the ledger at an address, without asking anything yet.
 func At(address string) (*Ledger, error) {
@@ -37,53 +47,59 @@ func At(address string) (*Ledger, error) {
 // stay has redirections shown instead of followed: they lead to logins, which answer with pages for people.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Find returns the ledger whose Service is in a namespace or, if that is empty, in any. Its error names what is
-// missing.
-func Find(ctx context.Context, reader client.Reader, config *rest.Config, namespace string) (*Ledger, error) {
-	kind := corev1.SchemeGroupVersion.WithKind("Service")
-	found, err := kube.ListMetadataOf(ctx, reader, kind, client.InNamespace(namespace), labels)
-	where := "in namespace " + namespace
-	if namespace == "" {
-		where = "in any namespace"
+// Find returns a ledger, by a port that is forwarded to its pod. Nothing that a tenant can write decides which: the
+// manager's release is told by the CustomResourceDefinition, or its namespace by the user, and there nobody else creates
+// StatefulSets. Its error names what is missing.
+func Find(ctx context.Context, reader client.Reader, config *rest.Config, wanted Wanted) (*Ledger, error) {
+	chosen := maps.Clone(labels)
+	if wanted.Namespace == "" {
+		release, err := releaseOfManager(ctx, reader)
+		if err != nil {
+			return nil, fmt.Errorf("find the ledger: %w; name the controller's namespace with --history-namespace, or the "+
+				"address with --history-url", err)
+		}
+		wanted.Namespace, chosen[labelInstance] = release.Namespace, release.Name
 	}
+	if wanted.Pod != "" {
+		return forwarded(config, wanted)
+	}
+	kind := appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+	found, err := kube.ListMetadataOf(ctx, reader, kind, client.InNamespace(wanted.Namespace), chosen)
 	switch {
-	case apierrors.IsForbidden(err) && namespace == "":
-		return nil, fmt.Errorf("find the ledger: %w; name the controller's namespace with --history-namespace, "+
-			"or the address with --history-url", err)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("find the ledger %s: %w; %s, or use --history-url", where, err, askForRole)
+		return nil, fmt.Errorf("find the ledger in namespace %s: %w; name its pod with --history-pod, or %s", wanted.Namespace,
+			err, askForRole)
 	case err != nil:
-		return nil, fmt.Errorf("find the ledger %s: %w", where, err)
+		return nil, fmt.Errorf("find the ledger in namespace %s: %w", wanted.Namespace, err)
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no ledger %s: the cluster's administrator gets one with "+
-			"history.enabled=true of the controller's chart; one that is elsewhere is named by --history-url", where)
+		return nil, fmt.Errorf("there is no ledger in namespace %s: the cluster's administrator gets one with "+
+			"history.enabled=true of the controller's chart; one that is elsewhere is named by --history-namespace or "+
+			"--history-url", wanted.Namespace)
 	case len(found) > 1:
 		var names []string
 		for i := range found {
-			names = append(names, found[i].Namespace+"/"+found[i].Name)
+			names = append(names, found[i].Name+"-0")
 		}
-		return nil, fmt.Errorf("several Services look like the ledger's: %s; choose by --history-namespace or "+
-			"--history-url",
+		return nil, fmt.Errorf("namespace %s has several ledgers: choose by --history-pod one of %s", wanted.Namespace,
 			finding.Listed(names, 5))
 	}
-	return through(config, found[0].Namespace, found[0].Name)
+	wanted.Pod = found[0].Name + "-0"
+	return forwarded(config, wanted)
 }
 
-// through returns the ledger behind the API server's proxy of a Service.
-func through(config *rest.Config, namespace, name string) (*Ledger, error) {
-	server, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("read the API server's address: %w", err)
+// releaseOfManager returns namespace and name of the release that has the CustomResourceDefinitions. They belong to the
+// cluster: only its administrators write them, while anybody may label objects of a namespace as the manager's.
+func releaseOfManager(ctx context.Context, reader client.Reader) (client.ObjectKey, error) {
+	const name = "autoscalingrunnersets.actions.github.com"
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"})
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return client.ObjectKey{}, fmt.Errorf("read which release has the CustomResourceDefinitions: %w", err)
 	}
-	caller, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+	release := client.ObjectKey{Namespace: crd.Annotations[releaseNamespace], Name: crd.Annotations[releaseName]}
+	if release.Namespace == "" || release.Name == "" {
+		return release, fmt.Errorf("CustomResourceDefinition %s is of no Helm release", name)
 	}
-	own := *caller // what config has for all may be shared
-	own.CheckRedirect = stay
-	return &Ledger{
-		Where: fmt.Sprintf("Service %s/%s", namespace, name), client: &own,
-		base:    server.JoinPath("api/v1/namespaces", namespace, "services", name+":"+port, "proxy"),
-		proxied: fmt.Sprintf("-n %s service/%s", namespace, name),
-	}, nil
+	return release, nil
 }

@@ -1,8 +1,8 @@
-// Package ledger asks the ledger of jobs, `manager history`, over its API: at an address that the user names, or at the
-// chart's Service, which is found by its labels, through the API server's proxy. Nothing that it answers is trusted: it
-// is bounded in size and time, and who shows it cleans it.
+// Package ledger asks the ledger of jobs, `manager history`, over its API: at an address that the user names, or in the
+// pod of the manager's release, by a port that is forwarded to it. Nothing that it answers is trusted: it is bounded in
+// size and time, and who shows it cleans it.
 //
-//	find (a Service, or an address) ─▶ ask (one table, a time and a filter) ─▶ rows
+//	find (a pod, or an address) ─▶ ask (one table, a time and a filter) ─▶ rows
 package ledger
 
 import (
@@ -17,7 +17,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -32,12 +31,12 @@ const (
 
 // Ledger is one that can be asked.
 type Ledger struct {
-	// Where names its address or its Service, for messages.
+	// Where names its address or its pod, for messages.
 	Where  string
 	client *http.Client
 	base   *url.URL
-	// proxied is whose proxy leads to it, empty if it is at an address of its own.
-	proxied string
+	// forwarded is what kubectl port-forward takes for its pod, empty if it is at an address.
+	forwarded string
 }
 
 // Jobs returns the jobs that a filter chooses, the youngest first, and whether there are more than the ledger returns
@@ -87,6 +86,9 @@ func (l *Ledger) ask(ctx context.Context, table string, filter url.Values, into 
 	}
 	request.Header.Set("Accept", "application/json")
 	answer, err := l.client.Do(request)
+	if unreached, is := errors.AsType[*unreachedError](err); is {
+		return l.unreached(unreached.cause)
+	}
 	if err != nil {
 		return fmt.Errorf("ask the ledger at %s: %w; %s", l.Where, err, l.reach())
 	}
@@ -111,16 +113,11 @@ func (l *Ledger) ask(ctx context.Context, table string, filter url.Values, into 
 
 // reach is the next step if there is no answer.
 func (l *Ledger) reach() string {
-	if l.proxied != "" {
-		return portForward(l.proxied)
+	if l.forwarded != "" {
+		return fmt.Sprintf("another way is kubectl port-forward %s %s with --history-url http://localhost:%[2]s", l.forwarded,
+			port)
 	}
 	return "check --history-url: it is the address of the page, such as http://localhost:8090 with kubectl port-forward"
-}
-
-// portForward is the way that needs no proxy.
-func portForward(service string) string {
-	return fmt.Sprintf("another way is kubectl port-forward %s 8090:80 with --history-url http://localhost:8090",
-		service)
 }
 
 // askForRole is the next step of whoever may not ask.
@@ -136,10 +133,6 @@ func (l *Ledger) refusal(answer *http.Response) error {
 	if json.Unmarshal(body, &said) == nil && said.Error != "" {
 		return fmt.Errorf("the ledger at %s answers: %s", l.Where, said.Error)
 	}
-	status := metav1.Status{}
-	if l.proxied != "" && json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
-		return l.proxyRefusal(&apierrors.StatusError{ErrStatus: status})
-	}
 	switch code := answer.StatusCode; {
 	case code == http.StatusNotFound:
 		return fmt.Errorf("there is no %s at %s: a ledger that is older than this plugin may lack it; %s",
@@ -154,17 +147,11 @@ func (l *Ledger) refusal(answer *http.Response) error {
 	return fmt.Errorf("the ledger at %s answers with %s; %s", l.Where, answer.Status, l.reach())
 }
 
-// proxyRefusal returns what the API server says in place of the ledger.
-func (l *Ledger) proxyRefusal(err error) error {
-	var refused apierrors.APIStatus
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return fmt.Errorf("ask %s through the API server: %w; %s; %s", l.Where, err, askForRole, portForward(l.proxied))
-	case apierrors.IsServiceUnavailable(err), errors.As(err, &refused) && refused.Status().Code >= 500:
-		return fmt.Errorf("the API server does not reach %s: %w; the cluster's administrator finds out whether "+
-			"its pod is ready, and whether a NetworkPolicy keeps the API server out (networkPolicy.metricsFrom of the "+
-			"controller's chart); %s",
-			l.Where, err, portForward(l.proxied))
+// unreached returns what it means that no port could be forwarded.
+func (l *Ledger) unreached(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("forward a port to %s: %w; %s", l.Where, err, askForRole)
 	}
-	return fmt.Errorf("ask %s through the API server: %w", l.Where, err)
+	return fmt.Errorf("forward a port to %s: %w; the cluster's administrator finds out whether the pod is ready, and "+
+		"whether the API server reaches its node; %s", l.Where, err, l.reach())
 }

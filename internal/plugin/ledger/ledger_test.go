@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,7 +66,7 @@ func served(t *testing.T) *httptest.Server {
 	s := httptest.NewServer(server.Handler(server.Options{
 		Ledger: l, Prices: history.Prices{CPUHour: 10},
 		Clock: clocktesting.NewFakePassiveClock(noon.Add(30 * time.Minute)),
-		Log:   logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
+		Log:   logr.Discard(), Registry: prometheus.NewRegistry(),
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -150,44 +150,78 @@ func TestWrongAddresses(t *testing.T) {
 	}
 }
 
-// service returns a Service with the labels of the chart's.
-func service(namespace, name string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+// stateful returns a StatefulSet with the labels of the chart's.
+func stateful(namespace, name, release string) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
 		"app.kubernetes.io/component": "history", "app.kubernetes.io/part-of": "harrier", "app.kubernetes.io/name": name,
+		"app.kubernetes.io/instance": release,
 	}}}
 }
 
-// cluster is an API server with Services that may be listed in one namespace, or in all if that is empty.
-func cluster(allowed string, services ...client.Object) client.Reader {
-	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(services...).
+// installed is the CustomResourceDefinition of a release.
+func installed(namespace, release string) *metav1.PartialObjectMetadata {
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "autoscalingrunnersets.actions.github.com",
+		Annotations: map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}}}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"})
+	return crd
+}
+
+// cluster is an API server with objects. Those of a single namespace may be listed, or of all if that is empty.
+func cluster(allowed string, objects ...client.Object) client.Reader {
+	var crd *metav1.PartialObjectMetadata // whose kind the fake client does not know
+	if len(objects) > 0 {
+		if first, is := objects[0].(*metav1.PartialObjectMetadata); is {
+			crd, objects = first, objects[1:]
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithRESTMapper(kinds.Mapper()).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object,
+				_ ...client.GetOption) error {
+				if crd == nil || key.Name != crd.Name {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
+				}
+				crd.DeepCopyInto(into.(*metav1.PartialObjectMetadata))
+				return nil
+			},
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
 				options ...client.ListOption) error {
 				if asked := (&client.ListOptions{}).ApplyOptions(options); allowed != "" && asked.Namespace != allowed {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "statefulsets"}, "", nil)
 				}
 				return c.List(ctx, list, options...)
 			},
 		}).Build()
 }
 
-func TestTheServiceIsFoundByItsLabels(t *testing.T) {
-	other := service("system", "other")
+// TestTheLedgerIsThatOfTheManagersRelease: what anybody puts into his own namespace changes nothing, nor does another
+// release beside the manager's. Others are found by name.
+func TestTheLedgerIsThatOfTheManagersRelease(t *testing.T) {
+	other := stateful("system", "other", "harrier")
 	other.Labels["app.kubernetes.io/component"] = "controller-manager"
-	one, two := service("system", "harrier-history"), service("evil", "harrier-history")
+	crd, mine := installed("system", "harrier"), stateful("system", "harrier-history", "harrier")
+	evil, second := stateful("evil", "harrier-history", "harrier"), stateful("system", "test-history", "test")
 	for name, test := range map[string]struct {
-		reader          client.Reader
-		namespace, want string
+		reader client.Reader
+		wanted ledger.Wanted
+		want   string
 	}{
-		"anywhere":              {cluster("", one, other), "", "Service system/harrier-history"},
-		"in its namespace":      {cluster("system", one, two), "system", "Service system/harrier-history"},
-		"none":                  {cluster("", other), "", "history.enabled=true"},
-		"none in the namespace": {cluster("", one), "runners", "no ledger in namespace runners"},
-		"several":               {cluster("", one, two), "", "evil/harrier-history, system/harrier-history; choose by --history-namespace"},
-		"not allowed":           {cluster("system", one), "", "name the controller's namespace with --history-namespace"},
-		"not even there":        {cluster("x", one), "system", "the Role harrier-history in docs/kubectl-harrier.md"},
+		"the manager's":          {cluster("", crd, mine, other), ledger.Wanted{}, "pod system/harrier-history-0"},
+		"with one of a tenant":   {cluster("", crd, mine, evil), ledger.Wanted{}, "pod system/harrier-history-0"},
+		"of a tenant alone":      {cluster("", crd, evil), ledger.Wanted{}, "there is no ledger in namespace system"},
+		"with another release's": {cluster("", crd, mine, second), ledger.Wanted{}, "pod system/harrier-history-0"},
+		"no release":             {cluster("", mine, evil), ledger.Wanted{}, "name the controller's namespace with --history-namespace"},
+		"applied by hand":        {cluster("", installed("", ""), mine), ledger.Wanted{}, "is of no Helm release"},
+		"by namespace":           {cluster("system", mine), ledger.Wanted{Namespace: "system"}, "pod system/harrier-history-0"},
+		"another one's by name":  {cluster("", crd, mine, evil), ledger.Wanted{Namespace: "evil"}, "pod evil/harrier-history-0"},
+		"by its pod":             {cluster("nowhere", crd), ledger.Wanted{Pod: "mine-0"}, "pod system/mine-0"},
+		"by namespace and pod":   {cluster("nowhere"), ledger.Wanted{Namespace: "n", Pod: "mine-0"}, "pod n/mine-0"},
+		"none":                   {cluster("", crd, other), ledger.Wanted{}, "history.enabled=true"},
+		"several in a namespace": {cluster("", mine, second), ledger.Wanted{Namespace: "system"}, "choose by --history-pod one of harrier-history-0, test-history-0"},
+		"not allowed":            {cluster("x", mine), ledger.Wanted{Namespace: "system"}, "the Role harrier-history in docs/kubectl-harrier.md"},
 	} {
-		found, err := ledger.Find(t.Context(), test.reader, &rest.Config{Host: "https://kubernetes"}, test.namespace)
+		found, err := ledger.Find(t.Context(), test.reader, &rest.Config{Host: "https://kubernetes"}, test.wanted)
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = found.Where
@@ -198,55 +232,68 @@ func TestTheServiceIsFoundByItsLabels(t *testing.T) {
 	}
 }
 
-// What is in the way is told with whose step is next, whether it is the API server's proxy or something else before the
-// ledger.
+// What is in the way is told with whose step is next, whatever stands before the ledger.
 func TestAnswersThatAreNoTable(t *testing.T) {
-	status := func(code int32, reason metav1.StatusReason, message string) string {
-		text, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-			Status: "Failure", Code: code, Reason: reason, Message: message})
-		return string(text)
-	}
 	for name, test := range map[string]struct {
-		code               int
-		kind, body         string
-		proxied, addressed string
+		code       int
+		kind, body string
+		want       string
 	}{
-		"the ledger's own words": {400, "application/json", `{"error":"from is \"x\": it must be a time"}`, `answers: from is "x": it must be a time`, `answers: from is "x"`},
-		"no right":               {403, "application/json", status(403, metav1.StatusReasonForbidden, "services \"h:http\" is forbidden"), "the Role harrier-history", "403 Forbidden; check --history-url"},
-		"no pod":                 {503, "application/json", status(503, metav1.StatusReasonServiceUnavailable, "no endpoints available"), "whether its pod is ready", "503 Service"},
-		"no way":                 {500, "application/json", status(500, metav1.StatusReasonInternalError, "dial tcp: i/o timeout"), "networkPolicy.metricsFrom", "500 Internal"},
-		"no Service":             {404, "application/json", status(404, metav1.StatusReasonNotFound, "services \"h\" not found"), "not found", "older than this plugin"},
-		"a login":                {302, "text/html", "", "may be a login", "https://login.example"},
-		"a password":             {401, "text/plain", "who?", "asks who comes", "asks who comes"},
-		"a page":                 {200, "text/html", "<html>", "no ledger of jobs", "check --history-url"},
-		"a torn answer":          {200, "application/json", `[{"jobs":`, "read the answer", "read the answer"},
-		"another type":           {200, "application/json", `{"jobs":"many"}`, "read the answer", "read the answer"},
-		"too much":               {200, "application/json", `[{"repository":"` + strings.Repeat("a", 17<<20) + `"}]`, "more than 16 MiB", "more than 16 MiB"},
+		"the ledger's own words": {400, "application/json", `{"error":"from is \"x\": it must be a time"}`, `answers: from is "x"`},
+		"no right":               {403, "application/json", "{}", "403 Forbidden; check --history-url"},
+		"no pod":                 {503, "text/plain", "no endpoints", "503 Service"},
+		"no table":               {404, "text/plain", "not found", "older than this plugin"},
+		"a login":                {302, "text/html", "", "https://login.example"},
+		"a password":             {401, "text/plain", "who?", "asks who comes"},
+		"a page":                 {200, "text/html", "<html>", "check --history-url"},
+		"a torn answer":          {200, "application/json", `[{"jobs":`, "read the answer"},
+		"another type":           {200, "application/json", `{"jobs":"many"}`, "read the answer"},
+		"too much":               {200, "application/json", `[{"repository":"` + strings.Repeat("a", 17<<20) + `"}]`, "more than 16 MiB"},
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "" &&
-				!strings.HasPrefix(r.URL.Path,
-					"/api/v1/namespaces/system/services/harrier-history:http/proxy/api/v1/usage") {
-				t.Errorf("a token of the cluster goes to %s", r.URL.Path)
-			}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", test.kind)
 			w.Header().Set("Location", "https://login.example/?next=x")
 			w.WriteHeader(test.code)
 			_, _ = w.Write([]byte(test.body))
 		}))
-		proxied, err := ledger.Find(t.Context(), cluster("", service("system", "harrier-history")),
-			&rest.Config{Host: s.URL, BearerToken: "secret"}, "")
+		from, err := ledger.At(s.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addressed, err := ledger.At(s.URL)
-		if err != nil {
-			t.Fatal(err)
+		if _, err := from.Usage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %.500s, want %q", name, fmt.Sprint(err), test.want)
 		}
-		for want, from := range map[string]*ledger.Ledger{test.proxied: proxied, test.addressed: addressed} {
-			if _, err := from.Usage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %.500s, want %q", name, fmt.Sprint(err), want)
+		s.Close()
+	}
+}
+
+// What the API server says in place of the ledger is told with whose step is next.
+func TestPortsThatCannotBeForwarded(t *testing.T) {
+	for name, test := range map[string]struct {
+		code   int32
+		reason metav1.StatusReason
+		want   string
+	}{
+		"no right": {403, metav1.StatusReasonForbidden, "the Role harrier-history"},
+		"no pod":   {404, metav1.StatusReasonNotFound, "whether the pod is ready"},
+		"no node":  {500, metav1.StatusReasonInternalError, "kubectl port-forward -n system pod/ledger-0 8090 with --history-url http://localhost:8090"},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/api/v1/namespaces/system/pods/ledger-0/portforward" {
+				t.Errorf("%s: it asks for %s", name, r.URL)
 			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(int(test.code))
+			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+				Status: "Failure", Code: test.code, Reason: test.reason, Message: "no"})
+		}))
+		from, err := ledger.Find(t.Context(), cluster(""), &rest.Config{Host: s.URL, BearerToken: "secret"},
+			ledger.Wanted{Namespace: "system", Pod: "ledger-0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := from.Usage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 		s.Close()
 	}

@@ -58,13 +58,17 @@
     source.addEventListener("content", (event) => { show(event.data); say("Live"); });
     source.addEventListener("stale", (event) => say("Not live: " + event.data));
     source.addEventListener("open", () => say("Live"));
+    source.addEventListener("again", () => { source.close(); start(); }); // no connection lasts for ever
+    source.addEventListener("crowded", (event) => { source.close(); wait(); say("Not live: " + event.data); });
     source.addEventListener("error", () => {
-      if (source && source.readyState === EventSource.CLOSED) { // refused: the browser doesn't try again by itself
-        clearTimeout(later);
-        later = setTimeout(start, 30000);
-      }
+      if (source && source.readyState === EventSource.CLOSED) wait(); // refused: the browser doesn't try again by itself
       say("Not live: not connected");
     });
+  }
+
+  function wait() {
+    clearTimeout(later);
+    later = setTimeout(start, 30000);
   }
 
   function stop() {
