@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,13 +27,13 @@ func ofKind(rendered manifests, kind string) (documents []string) {
 	return documents
 }
 
-func historyOf(t *testing.T, rendered manifests) appsv1.Deployment {
+func historyOf(t *testing.T, rendered manifests) appsv1.StatefulSet {
 	t.Helper()
-	found := ofKind(rendered, "Deployment")
+	found := ofKind(rendered, "StatefulSet")
 	if len(found) != 1 {
-		t.Fatalf("the ledger has %d Deployments", len(found))
+		t.Fatalf("the ledger has %d StatefulSets", len(found))
 	}
-	return decode[appsv1.Deployment](t, found[0])
+	return decode[appsv1.StatefulSet](t, found[0])
 }
 
 // By default there is no ledger. With one, neither scale sets nor the doctor nor Deployments take it for a controller.
@@ -39,21 +41,73 @@ func TestTheLedgerIsNoController(t *testing.T) {
 	t.Parallel()
 	check(t, "objects by default", len(render(t, controller)["history.yaml"]), 0)
 	rendered := render(t, controller, ledger)
-	deployment, manager := historyOf(t, rendered), one[appsv1.Deployment](t, rendered, "deployment.yaml")
-	check(t, "part-of", deployment.Labels["app.kubernetes.io/part-of"] == manager.Labels["app.kubernetes.io/part-of"],
-		false)
-	check(t, "what the doctor finds it by",
-		deployment.Labels["app.kubernetes.io/part-of"]+" "+deployment.Labels["app.kubernetes.io/component"],
-		"harrier history")
-	selects := func(d appsv1.Deployment, pod map[string]string) bool {
-		return labels.SelectorFromSet(d.Spec.Selector.MatchLabels).Matches(labels.Set(pod))
+	set, manager := historyOf(t, rendered), one[appsv1.Deployment](t, rendered, "deployment.yaml")
+	check(t, "part-of", set.Labels["app.kubernetes.io/part-of"] == manager.Labels["app.kubernetes.io/part-of"], false)
+	check(t, "what doctor and plugin find it by",
+		set.Labels["app.kubernetes.io/part-of"]+" "+set.Labels["app.kubernetes.io/component"], "harrier history")
+	selects := func(selector map[string]string, pod map[string]string) bool {
+		return labels.SelectorFromSet(selector).Matches(labels.Set(pod))
 	}
-	check(t, "it selects its own pod", selects(deployment, deployment.Spec.Template.Labels), true)
-	check(t, "it selects the controller's", selects(deployment, manager.Spec.Template.Labels), false)
-	check(t, "the controller selects its pod", selects(manager, deployment.Spec.Template.Labels), false)
-	service := decode[corev1.Service](t, ofKind(rendered, "Service")[0])
-	check(t, "its Service selects it",
-		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(deployment.Spec.Template.Labels)), true)
+	check(t, "it selects its own pod", selects(set.Spec.Selector.MatchLabels, set.Spec.Template.Labels), true)
+	check(t, "it selects the controller's", selects(set.Spec.Selector.MatchLabels, manager.Spec.Template.Labels), false)
+	check(t, "the controller selects its pod", selects(manager.Spec.Selector.MatchLabels, set.Spec.Template.Labels), false)
+}
+
+// By default nothing leads to the page and the API: there is no Service, the only port of the pod is that of probes and
+// metrics, and rows are on the loopback that is the program's default.
+func TestTheLedgerIsClosed(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, controller, ledger)
+	check(t, "Services", len(ofKind(rendered, "Service")), 0)
+	container := historyOf(t, rendered).Spec.Template.Spec.Containers[0]
+	check(t, "ports", len(container.Ports), 1)
+	check(t, "port", fmt.Sprint(container.Ports[0].Name, container.Ports[0].ContainerPort), "metrics8091")
+	for _, argument := range container.Args {
+		check(t, argument, strings.HasPrefix(argument, "--address"), false)
+	}
+	for name, probe := range map[string]*corev1.Probe{"liveness": container.LivenessProbe,
+		"readiness": container.ReadinessProbe, "startup": container.StartupProbe} {
+		check(t, name, probe.HTTPGet.Port.String(), "metrics")
+	}
+	said, stderr, err := controller.with("--dry-run=client").run(t, "install", ledger)
+	check(t, stderr, err, error(nil))
+	checkContains(t, said, "port-forward pod/arc-gha-rs-controller-history-0 8090")
+	checkContains(t, said, "--resource=pods/portforward --resource-name=arc-gha-rs-controller-history-0")
+	hosts := render(t, controller, ledger, "history: {hosts: [history.example.com, other.example.com]}")
+	checkContains(t, strings.Join(historyOf(t, hosts).Spec.Template.Spec.Containers[0].Args, " "),
+		"--hosts=history.example.com,other.example.com")
+}
+
+// The pod's name is fixed, and short enough for the label that Kubernetes makes of it and a hash of ten characters.
+func TestTheLedgersPodHasAName(t *testing.T) {
+	t.Parallel()
+	check(t, "name", historyOf(t, render(t, controller, ledger)).Name, "arc-gha-rs-controller-history")
+	names := map[string]bool{}
+	for _, end := range []string{"a", "b"} {
+		long := historyOf(t, render(t, controller, ledger, "fullnameOverride: "+strings.Repeat("x", 52)+end))
+		check(t, "length of "+long.Name, len(long.Name) <= 52, true)
+		names[long.Name] = true
+	}
+	check(t, "names of two releases", len(names), 2)
+}
+
+// A NetworkPolicy of its own, or that of the controller, admits readers of metrics.
+func TestTheLedgersNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	const from = "[{podSelector: {matchLabels: {app: %s}}}]"
+	global := fmt.Sprintf("networkPolicy: {enabled: true, metricsFrom: "+from+"}", "prometheus")
+	own := fmt.Sprintf("history: {networkPolicy: {enabled: true, metricsFrom: "+from+"}}", "other")
+	check(t, "policies by default", len(ofKind(render(t, controller, ledger), "NetworkPolicy")), 0)
+	for want, values := range map[string][]string{"prometheus": {ledger, global}, "other": {ledger, global, own}} {
+		for _, rendered := range []manifests{render(t, controller, values...), render(t, controller, ledger, values[len(values)-1])} {
+			policy := decode[networkingv1.NetworkPolicy](t, ofKind(rendered, "NetworkPolicy")[0])
+			check(t, want+": rules", len(policy.Spec.Ingress), 1)
+			check(t, want+": port", policy.Spec.Ingress[0].Ports[0].Port.String(), "8091")
+			check(t, want+": from", policy.Spec.Ingress[0].From[0].PodSelector.MatchLabels["app"], want)
+			check(t, want+": it selects the pod", labels.SelectorFromSet(policy.Spec.PodSelector.MatchLabels).
+				Matches(labels.Set(historyOf(t, rendered).Spec.Template.Labels)), true)
+		}
+	}
 }
 
 // The ledger reads the sources of its rows, and no Secret.
@@ -127,7 +181,8 @@ func TestTheLedgersDatabase(t *testing.T) {
 
 func TestTheLedgerRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
-	for _, values := range []string{"retention: 90", "retention: soon", "prices: {cpuHour: -1}", "colour: red"} {
+	for _, values := range []string{"retention: 90", "retention: soon", "prices: {cpuHour: -1}", "colour: red",
+		"hosts: ['http://x']", "hosts: ['x:80']", "hosts: ['a,b']", "hosts: [1]"} {
 		checkContains(t, refusal(t, controller, "history: {enabled: true, "+values+"}"), "history")
 	}
 }
@@ -153,13 +208,13 @@ func TestMonitorsReadTheLedger(t *testing.T) {
 			path := map[string][]string{"PodMonitor": {"spec", "selector", "matchLabels"},
 				"Service": {"spec", "selector"}}[monitor.GetKind()]
 			if path == nil {
-				checkContains(t, document, "port: http")
+				checkContains(t, document, "port: metrics")
 				continue
 			}
 			selector, _, err := unstructured.NestedStringMap(monitor.Object, path...)
 			check(t, "error", err, error(nil))
 			check(t, kind+" finds its pod", labels.SelectorFromSet(selector).Matches(pod), true)
-			checkContains(t, document, "http")
+			checkContains(t, document, "metrics")
 		}
 		check(t, kind+"s of the ledger", found, map[string]int{"podMonitor": 1, "serviceMonitor": 2}[kind])
 	}

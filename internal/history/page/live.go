@@ -48,9 +48,7 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	}
 	ticker := p.Clock.NewTicker(k.every)
 	defer ticker.Stop()
-	if send("retry: 5000
-
-"+event("content", content)) != nil {
+	if send("retry: 5000\n\n"+event("content", content)) != nil {
 		return
 	}
 	shown := sha256.Sum256(content) // pages of 200 KB would be kept for nothing else
