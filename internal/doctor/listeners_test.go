@@ -105,14 +105,14 @@ func TestListenerOfASetIsItsManagers(t *testing.T) {
 // A ledger without a pod is told as one, and not taken for a manager: listeners in its namespace stay ignored.
 func TestALedgerIsNoManager(t *testing.T) {
 	set := types.NamespacedName{Namespace: "runners", Name: "linux"}
-	deployed := func(namespace, partOf, component string) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "d",
-			Labels: map[string]string{
-				v1alpha1.LabelPartOf: partOf, v1alpha1.LabelComponent: component,
-			}}}
+	about := func(namespace, partOf, component string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: "d",
+			Labels: map[string]string{v1alpha1.LabelPartOf: partOf, v1alpha1.LabelComponent: component}}
 	}
-	manager := deployed("system", snapshot.PartOfController, "controller-manager")
-	all := append(objects(), manager, deployed("reports", "harrier", "history"), deployed("web", "harrier", "site"),
+	all := append(objects(),
+		&appsv1.Deployment{ObjectMeta: about("system", snapshot.PartOfController, "controller-manager")},
+		&appsv1.StatefulSet{ObjectMeta: about("reports", "harrier", "history")},
+		&appsv1.StatefulSet{ObjectMeta: about("web", "harrier", "site")},
 		listenerFor("system", "linux-listener", set, set), listenerFor("reports", "steal", set, set))
 	if said := ignoredIn(t, "", all...); len(said) != 1 ||
 		!strings.Contains(said[0], "steal (no manager runs in this namespace)") {
@@ -128,7 +128,7 @@ func TestALedgerIsNoManager(t *testing.T) {
 			told = append(told, finding.Object)
 		}
 	}
-	if want := []string{"Deployment reports/d"}; !slices.Equal(told, want) {
+	if want := []string{"StatefulSet reports/d"}; !slices.Equal(told, want) {
 		t.Errorf("ledgers that don't run: %q, want %q", told, want)
 	}
 }

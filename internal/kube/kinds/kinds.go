@@ -44,9 +44,10 @@ var (
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
 		rbacv1.SchemeGroupVersion:           {"ClusterRoleBinding"},
-
-		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition"},
+		apiextensions:                       {"CustomResourceDefinition"},
 	}
+	// Of these only the metadata is read: their Go types would make the programs megabytes larger.
+	apiextensions = schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}
 )
 
 // Scheme returns a new scheme with the Go types of Kubernetes and of actions.github.com.
