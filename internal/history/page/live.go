@@ -27,12 +27,12 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 		p.refuse(w, r, k, err)
 		return
 	}
-	own := p.live.take(peerOf(r))
+	own, leave := p.live.take(peerOf(r))
 	if own == nil {
 		http.Error(w, "too many pages are live", http.StatusServiceUnavailable)
 		return
 	}
-	defer p.live.leave(own)
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
 	control := http.NewResponseController(w)

@@ -37,10 +37,10 @@ type places struct {
 	all   []*place
 }
 
-// take returns a place for a page of a peer, nil if there is none. A peer that has as many as it may loses its oldest
+// take returns a place for a page of a peer, and what gives it back; nil if there is none. A peer that has as many as it may loses its oldest
 // for it. Where all places are taken, whoever has most of them loses its oldest, to a peer that has fewer: nobody keeps
 // others out for longer than a turn, by holding places or by coming back at once.
-func (p *places) take(peer string) *place {
+func (p *places) take(peer string) (got *place, leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held := map[string]int{}
@@ -58,28 +58,25 @@ func (p *places) take(peer string) *place {
 			}
 		}
 		if loser == "" {
-			return nil
+			return nil, nil
 		}
 	}
 	now := p.clock.Now()
 	if loser != "" {
 		oldest := slices.IndexFunc(p.all, func(one *place) bool { return one.peer == loser })
 		if now.Sub(p.all[oldest].since) < turn {
-			return nil
+			return nil, nil
 		}
 		close(p.all[oldest].taken)
 		p.all = slices.Delete(p.all, oldest, oldest+1)
 	}
-	got := &place{peer: peer, since: now, taken: make(chan struct{})}
+	got = &place{peer: peer, since: now, taken: make(chan struct{})}
 	p.all = append(p.all, got)
-	return got
-}
-
-// leave gives a place back.
-func (p *places) leave(left *place) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all = slices.DeleteFunc(p.all, func(one *place) bool { return one == left })
+	return got, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.all = slices.DeleteFunc(p.all, func(one *place) bool { return one == got })
+	}
 }
 
 func mostOf(peer string) int {
