@@ -105,10 +105,11 @@ func (o *Options) register(flags *flag.FlagSet) {
 	flags.StringVar(&o.Address, "address", "127.0.0.1:8090", "address of the page and the API. It must be one of "+
 		"loopback: whoever reaches it may read all jobs")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8091", "address of probes and metrics")
-	flags.Func("hosts", "`names` besides localhost by which browsers may ask, with commas between them", func(list string) error {
-		o.Hosts = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
-		return nil
-	})
+	flags.Func("hosts", "`names` besides localhost by which browsers may ask, with commas between them",
+		func(list string) error {
+			o.Hosts = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+			return nil
+		})
 	flags.StringVar(&o.File, "file", "/data/history.db", "file of the database; unused if "+envDatabase+" is set")
 	flags.StringVar(&o.Cluster, "cluster", "",
 		"name of the cluster in the ledger; empty: the UID of the namespace kube-system or, "+

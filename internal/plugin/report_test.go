@@ -42,7 +42,8 @@ func remember(t *testing.T, cluster *testkube.Cluster, namespace string) (addres
 		}[r.URL.Path]))
 	}))
 	t.Cleanup(s.Close)
-	ports := kubelet(t, map[string]string{"/portForward/" + namespace + "/" + ledgerName + "-0 8090": s.Listener.Addr().String()})
+	ports := kubelet(t, map[string]string{
+		"/portForward/" + namespace + "/" + ledgerName + "-0 8090": s.Listener.Addr().String()})
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: ledgerName, Labels: map[string]string{
 		"app.kubernetes.io/component": "history", "app.kubernetes.io/part-of": "harrier"}}
 	pods := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels},

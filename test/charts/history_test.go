@@ -99,7 +99,8 @@ func TestTheLedgersNetworkPolicy(t *testing.T) {
 	own := fmt.Sprintf("history: {networkPolicy: {enabled: true, metricsFrom: "+from+"}}", "other")
 	check(t, "policies by default", len(ofKind(render(t, controller, ledger), "NetworkPolicy")), 0)
 	for want, values := range map[string][]string{"prometheus": {ledger, global}, "other": {ledger, global, own}} {
-		for _, rendered := range []manifests{render(t, controller, values...), render(t, controller, ledger, values[len(values)-1])} {
+		for _, rendered := range []manifests{render(t, controller, values...),
+			render(t, controller, ledger, values[len(values)-1])} {
 			policy := decode[networkingv1.NetworkPolicy](t, ofKind(rendered, "NetworkPolicy")[0])
 			check(t, want+": rules", len(policy.Spec.Ingress), 1)
 			check(t, want+": port", policy.Spec.Ingress[0].Ports[0].Port.String(), "8091")

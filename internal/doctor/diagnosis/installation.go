@@ -173,14 +173,15 @@ func unreadable(s *snapshot.Snapshot) (findings []finding.Finding) {
 
 // notRunning reports a workload, of a kind, without a ready pod. The message names its program (what), and ends with the
 // consequences (so).
-func notRunning(workload metav1.Object, kind string, replicas *int32, what, reason, so string, severity finding.Severity,
-) finding.Finding {
-	message, command := "no pod of the "+what+" is ready", "kubectl -n %s describe %s %s; kubectl -n %[1]s logs %[2]s/%[3]s"
+func notRunning(workload metav1.Object, kind string, replicas *int32, what, reason, so string,
+	severity finding.Severity) finding.Finding {
+	message, command := "no pod of the "+what+" is ready",
+		"kubectl -n %s describe %s %s; kubectl -n %[1]s logs %[2]s/%[3]s"
 	if ptr.Deref(replicas, 1) == 0 {
 		message, command = "the "+what+" is scaled to 0", "kubectl -n %s scale %s %s --replicas=1"
 	}
-	return finding.Finding{Severity: severity, Object: kind + " " + workload.GetNamespace() + "/" + workload.GetName(),
-		Reason: reason, Message: message + so,
+	return finding.Finding{Severity: severity,
+		Object: kind + " " + workload.GetNamespace() + "/" + workload.GetName(), Reason: reason, Message: message + so,
 		Fix: fmt.Sprintf(command, workload.GetNamespace(), strings.ToLower(kind), workload.GetName())}
 }
 

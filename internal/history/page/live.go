@@ -17,9 +17,9 @@ const (
 	slowClientTimeout = 30 * time.Second
 )
 
-// follow sends the content of a page as a server-sent event, whenever it has changed, until the browser goes or the page
-// has had its turn. A page that can't be made takes no place. If too many pages are followed, the browser is told so, and
-// its page stays as it is.
+// follow sends the content of a page as a server-sent event, whenever it has changed, until the browser goes or the
+// page has had its time. A page that can't be made takes no place. If too many pages are followed, the browser is told
+// so, and its page stays as it is.
 func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	began := p.Clock.Now()
 	content, err := p.content(r, k, began)

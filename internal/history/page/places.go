@@ -37,9 +37,9 @@ type places struct {
 	all   []*place
 }
 
-// take returns a place for a page of a peer, and what gives it back; nil if there is none. A peer that has as many as it may loses its oldest
-// for it. Where all places are taken, whoever has most of them loses its oldest, to a peer that has fewer: nobody keeps
-// others out for longer than a turn, by holding places or by coming back at once.
+// take returns a place for a page of a peer, and what gives it back; nil if there is none. A peer that has as many as it
+// may loses its oldest for it. Where all places are taken, whoever has most of them loses its oldest, to a peer that has
+// fewer: nobody keeps others out for longer than a turn, by holding places or by coming back at once.
 func (p *places) take(peer string) (got *place, leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,12 +19,14 @@ func TestOnlyItsOwnNamesLeadToTheLedger(t *testing.T) {
 	handler := server.New(server.Handler(server.Options{Log: logr.Discard(), Registry: prometheus.NewRegistry(),
 		Hosts: []string{"History.example.com", "history.harrier-system.svc"}, Pages: pages})).Handler
 	for host, want := range map[string]int{
-		"localhost:8090": http.StatusOK, "LOCALHOST": http.StatusOK, "127.0.0.1:1": http.StatusOK, "[::1]:8090": http.StatusOK,
-		"[::1]": http.StatusOK, "history.example.com": http.StatusOK, "history.harrier-system.svc:80": http.StatusOK,
+		"localhost:8090": http.StatusOK, "LOCALHOST": http.StatusOK, "127.0.0.1:1": http.StatusOK,
+		"[::1]:8090": http.StatusOK, "[::1]": http.StatusOK, "history.example.com": http.StatusOK, "history.harrier-system.svc:80": http.StatusOK,
 		"rebind.example:8090": http.StatusMisdirectedRequest, "rebind.example": http.StatusMisdirectedRequest,
-		"localhost.rebind.example:8090": http.StatusMisdirectedRequest, "127.0.0.1.rebind.example": http.StatusMisdirectedRequest,
+		"localhost.rebind.example:8090":             http.StatusMisdirectedRequest,
+		"127.0.0.1.rebind.example":                  http.StatusMisdirectedRequest,
 		"history.harrier-system.svc.rebind.example": http.StatusMisdirectedRequest,
-		"10.0.0.7:8090": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest, ":8090": http.StatusMisdirectedRequest,
+		"10.0.0.7:8090":                             http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+		":8090":                         http.StatusMisdirectedRequest,
 		"localhost@rebind.example:8090": http.StatusMisdirectedRequest,
 	} {
 		for _, path := range []string{"/", "/api/v1/jobs/?", "/style.css"} {

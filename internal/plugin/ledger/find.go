@@ -55,8 +55,8 @@ func Find(ctx context.Context, reader client.Reader, config *rest.Config, wanted
 	if wanted.Namespace == "" {
 		release, err := releaseOfManager(ctx, reader)
 		if err != nil {
-			return nil, fmt.Errorf("find the ledger: %w; name the controller's namespace with --history-namespace, or the "+
-				"address with --history-url", err)
+			return nil, fmt.Errorf("find the ledger: %w; name the controller's namespace with --history-namespace, or "+
+				"the address with --history-url", err)
 		}
 		wanted.Namespace, chosen[labelInstance] = release.Namespace, release.Name
 	}
@@ -67,8 +67,8 @@ func Find(ctx context.Context, reader client.Reader, config *rest.Config, wanted
 	found, err := kube.ListMetadataOf(ctx, reader, kind, client.InNamespace(wanted.Namespace), chosen)
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("find the ledger in namespace %s: %w; name its pod with --history-pod, or %s", wanted.Namespace,
-			err, askForRole)
+		return nil, fmt.Errorf("find the ledger in namespace %s: %w; name its pod with --history-pod, or %s",
+			wanted.Namespace, err, askForRole)
 	case err != nil:
 		return nil, fmt.Errorf("find the ledger in namespace %s: %w", wanted.Namespace, err)
 	case len(found) == 0:
