@@ -184,7 +184,8 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 			Ledger: store, Prices: options.Prices, Cluster: objects, Name: name, Clock: now, Log: log,
 		}),
 	})
-	probes := server.Probes(server.ProbeOptions{Ledger: store, Log: log, Registry: registry, Started: started.Load})
+	probes := server.Probes(server.ProbeOptions{Ledger: store, Log: log, Registry: registry, Started: started.Load,
+		Health: recorder.Health})
 	if err := serve(ctx, "metrics-address", options.MetricsAddress, probes, stop, log); err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ func TestOnlyItsOwnNamesLeadToTheLedger(t *testing.T) {
 }
 
 func TestQuestionsHaveNoBody(t *testing.T) {
-	handler := server.New(server.Probes(server.ProbeOptions{Registry: prometheus.NewRegistry()})).Handler
+	handler := server.New(server.Probes(server.ProbeOptions{Registry: prometheus.NewRegistry(),
+		Health: func() error { return nil }})).Handler
 	for body, want := range map[string]int{"": http.StatusOK, "x": http.StatusRequestEntityTooLarge} {
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", strings.NewReader(body)))

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -188,8 +189,10 @@ func TestWrongQuestionsSayWhatIsWrong(t *testing.T) {
 
 func TestProbesFollowTheDatabase(t *testing.T) {
 	questions, l := serve(t)
+	var stuck error
 	s := httptest.NewServer(server.Probes(server.ProbeOptions{
 		Ledger: l, Log: logr.Discard(), Registry: prometheus.NewRegistry(), Started: func() bool { return true },
+		Health: func() error { return stuck },
 	}))
 	defer s.Close()
 	for _, path := range []string{"/", "/jobs", "/api/v1/jobs", "/api/v1/jobs/first"} {
@@ -208,6 +211,10 @@ func TestProbesFollowTheDatabase(t *testing.T) {
 	}
 	if status, _ := get(t, s, "/healthz"); status != http.StatusOK {
 		t.Errorf("without a database /healthz gives %d: a restart would not bring it back", status)
+	}
+	stuck = errors.New("writing hangs")
+	if status, body := get(t, s, "/healthz"); status != http.StatusServiceUnavailable || strings.Contains(body, "writing") {
+		t.Errorf("where only a restart helps /healthz gives %d %s", status, body)
 	}
 	if status, body := get(t, questions, "/api/v1/jobs"); status != http.StatusServiceUnavailable ||
 		strings.Contains(body, "sql") {
