@@ -54,17 +54,9 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	shown := sha256.Sum256(content) // pages of 200 KB would be kept for nothing else
 	said := began
 	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-own.taken:
-			_ = send(event("crowded", []byte("too many pages are live")))
-			return
-		case <-ticker.C():
-		}
-		now := p.Clock.Now()
-		if now.Sub(began) >= longestLive {
-			_ = send(event("again", []byte("no connection lasts for ever")))
+		now, last := own.pause(r.Context(), ticker)
+		if last != "" {
+			_ = send(last)
 			return
 		}
 		content, err := p.content(r, k, now)
