@@ -2,12 +2,15 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -54,7 +57,7 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	shown := sha256.Sum256(content) // pages of 200 KB would be kept for nothing else
 	said := began
 	for {
-		now, last := own.pause(r.Context(), ticker)
+		now, last := p.pause(r.Context(), own, ticker)
 		if last != "" {
 			_ = send(last)
 			return
@@ -77,6 +80,21 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 			return
 		}
 	}
+}
+
+// pause waits until a page is made again, and returns when that is. At its end it returns what is said last.
+func (p *pages) pause(ctx context.Context, own *place, ticker clock.Ticker) (now time.Time, last string) {
+	select {
+	case <-ctx.Done():
+		return now, ": nobody listens\n\n"
+	case <-own.taken:
+		return now, event("crowded", []byte("too many pages are live"))
+	case <-ticker.C():
+	}
+	if now = p.Clock.Now(); now.Sub(own.since) >= longestLive {
+		return now, event("again", []byte("no connection lasts for ever"))
+	}
+	return now, ""
 }
 
 // peerOf returns who follows a page: the address that it came from.

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"context"
 	"net"
 	"slices"
 	"sync"
@@ -29,21 +28,6 @@ type place struct {
 	since time.Time
 	// taken is closed when another page gets the place.
 	taken chan struct{}
-}
-
-// pause waits until the page of a place is made again, and returns when that is. At its end it returns what is said last.
-func (p *place) pause(ctx context.Context, ticker clock.Ticker) (now time.Time, last string) {
-	select {
-	case <-ctx.Done():
-		return now, ": nobody listens\n\n"
-	case <-p.taken:
-		return now, event("crowded", []byte("too many pages are live"))
-	case now = <-ticker.C():
-	}
-	if now.Sub(p.since) >= longestLive {
-		return now, event("again", []byte("no connection lasts for ever"))
-	}
-	return now, ""
 }
 
 // places has those of all pages, the oldest first.
