@@ -2,12 +2,15 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -54,17 +57,9 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 	shown := sha256.Sum256(content) // pages of 200 KB would be kept for nothing else
 	said := began
 	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-own.taken:
-			_ = send(event("crowded", []byte("too many pages are live")))
-			return
-		case <-ticker.C():
-		}
-		now := p.Clock.Now()
-		if now.Sub(began) >= longestLive {
-			_ = send(event("again", []byte("no connection lasts for ever")))
+		now, last := p.pause(r.Context(), own, ticker)
+		if last != "" {
+			_ = send(last)
 			return
 		}
 		content, err := p.content(r, k, now)
@@ -85,6 +80,21 @@ func (p *pages) follow(w http.ResponseWriter, r *http.Request, k *kind) {
 			return
 		}
 	}
+}
+
+// pause waits until a page is made again, and returns when that is. At its end it returns what is said last.
+func (p *pages) pause(ctx context.Context, own *place, ticker clock.Ticker) (now time.Time, last string) {
+	select {
+	case <-ctx.Done():
+		return now, ": nobody listens\n\n"
+	case <-own.taken:
+		return now, event("crowded", []byte("too many pages are live"))
+	case <-ticker.C():
+	}
+	if now = p.Clock.Now(); now.Sub(own.since) >= longestLive {
+		return now, event("again", []byte("no connection lasts for ever"))
+	}
+	return now, ""
 }
 
 // peerOf returns who follows a page: the address that it came from.
