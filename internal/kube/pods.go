@@ -194,3 +194,11 @@ func RunnerOfJobPod(pod *corev1.Pod) string {
 	}
 	return ""
 }
+
+// IsHalfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace
+// period in two writes; a request that ends between them, because the manager or the API server is killed, leaves the
+// pod as it is.
+func IsHalfDeleted(pod *corev1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +16,6 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -27,32 +25,6 @@ import (
 
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
 var jobByGitHub = report.True(v1alpha1.ConditionDraining, "JobRunning", "GitHub says that the runner has a job")
-
-// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
-func (c *Controller) markJob(ctx context.Context, w *world) error {
-	m := w.Memory
-	if w.pod == nil || w.pod.DeletionTimestamp != nil || w.Status.Done() || m.pod.deleted || w.outcome.Over() {
-		return nil
-	}
-	// A job was reported, or GitHub has refused to remove the registration because of one.
-	busy := m.mayHaveJob(&w.Status) || w.removal().Busy() || c.verdict(w) == registrations.Busy
-	at, err := c.marker.Mark(ctx, &mark.Job{
-		Runner: w.EphemeralRunner, Pod: w.pod, Busy: busy, StartedAt: w.startedAt(),
-		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
-	})
-	w.RequeueAt(at)
-	return err
-}
-
-// startedAt returns the time at which the runner's container started, zero if it was not seen to run: as this manager
-// saw it, or, if another one created the pod, as the pod dates it if that is earlier.
-func (w *world) startedAt() time.Time {
-	seen := w.Memory.StartedAt
-	if seen.IsZero() || w.launched.Known {
-		return seen
-	}
-	return kube.EarlierOf(seen, podstatus.RunningSince(w.pod, v1alpha1.RunnerContainerName))
-}
 
 // cleanUp deletes what a runner that is done leaves behind: pod, Secret, what its hooks created, and registration. The
 // object stays until its set has read its status. While there may be a job, GitHub may still count it, and the runner's
@@ -255,19 +227,6 @@ func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.Del
 	return launch.DeletionFailure(w.EphemeralRunner, "delete pod", err)
 }
 
-// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
-func (w *world) podStays() bool {
-	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || halfDeleted(w.pod))
-}
-
-// halfDeleted reports whether the API server should have removed the pod by itself. It deletes a pod without a grace
-// period in two writes; a request that ends between them, because the manager or the API server is killed, leaves the
-// pod as it is.
-func halfDeleted(pod *corev1.Pod) bool {
-	grace := pod.DeletionGracePeriodSeconds
-	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) == 0
-}
-
 // deregister asks GitHub to remove the runner's registration.
 func (c *Controller) deregister(w *world) {
 	certain := w.Memory.pod.uid != "" || w.Memory.launch.WasAsked()
@@ -328,4 +287,9 @@ func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind 
 			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
 	}
 	return nil
+}
+
+// verdict returns what the runner's set has found out about its registration.
+func (c *Controller) verdict(w *world) registrations.Answer {
+	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
 }

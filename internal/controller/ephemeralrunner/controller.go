@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -147,6 +146,26 @@ func (c *Controller) step(do reconcile.Step[*world]) reconcile.Step[*world] {
 	}
 }
 
+// markJob writes the job on the runner's pod, unless something is about to end the pod, as far as is seen.
+func (c *Controller) markJob(ctx context.Context, w *world) error {
+	m := w.Memory
+	if w.pod == nil || w.pod.DeletionTimestamp != nil || w.Status.Done() || m.pod.deleted || w.outcome.Over() {
+		return nil
+	}
+	// A job was reported, or GitHub has refused to remove the registration because of one.
+	busy := m.mayHaveJob(&w.Status) || w.removal().Busy() || c.verdict(w) == registrations.Busy
+	startedAt := m.StartedAt
+	if !startedAt.IsZero() && !w.launched.Known { // another manager created the pod, which may date its start earlier
+		startedAt = kube.EarlierOf(startedAt, podstatus.RunningSince(w.pod, v1alpha1.RunnerContainerName))
+	}
+	at, err := c.marker.Mark(ctx, &mark.Job{
+		Runner: w.EphemeralRunner, Pod: w.pod, Busy: busy, StartedAt: startedAt,
+		Written: &m.pod.marked, DeniedAt: &m.deniedAt,
+	})
+	w.RequeueAt(at)
+	return err
+}
+
 // priority returns the priority of a pass that is requeued by time or after an error: high if a pod has ended and must
 // still be deleted, because its deletion may have had to wait for a stale cache, or if its pod is not marked as busy.
 func (w *world) priority() int {
@@ -219,12 +238,12 @@ func (c *Controller) live(ctx context.Context, w *world) error {
 		}
 	}
 	o := c.plannable(w)
-	if claims.Named(w.EphemeralRunner) {
+	if len(w.Spec.VolumeClaims) > 0 && claims.Named(w.EphemeralRunner) {
 		set, err := c.claimedSet(ctx, w)
 		if err != nil {
 			return err
 		}
-		o.Guarded = set != nil && volumeclaims.Asks(set)
+		o.Guarded, o.Used = set != nil && volumeclaims.Asks(set), w.Memory.claims.Used(w.use())
 	}
 	return c.apply(ctx, w, rules.Plan(o))
 }
@@ -236,7 +255,7 @@ func (c *Controller) plannable(w *world) *rules.World {
 		Runner: w.EphemeralRunner, Pod: w.outcome, Now: now,
 		Attempt: m.Attempt, RunnerID: m.runnerID, PodEnding: m.pod.ending,
 		HadPod: m.hadPod(&w.Status), PodDueAt: m.podDueAt(w.EphemeralRunner, w.pod, now),
-		Provisioning: w.launched, Removal: w.removal(), Used: m.claims.Used(w.use()),
+		Provisioning: w.launched, Removal: w.removal(),
 	}
 	if w.pod != nil {
 		o.EndDueAt = mark.PodDueToEnd(&w.Status)
@@ -245,7 +264,7 @@ func (c *Controller) plannable(w *world) *rules.World {
 		}
 		o.FailureRecorded = rules.FailureRecorded(&w.Status, m.pod.uid)
 		o.Bound = w.pod.Spec.NodeName != ""
-		o.StartableAt = startableSince(w.pod, o.Provisioning)
+		o.StartableAt = rules.StartableSince(w.pod, o.Provisioning)
 		o.DeletionDueAt, o.Finalizers = kube.Termination(w.pod)
 	}
 	if o.HadPod {
@@ -255,16 +274,6 @@ func (c *Controller) plannable(w *world) *rules.World {
 		o.Pod.Reason, o.Pod.Message = v1alpha1.ReasonPodLost, m.pod.ending.Message
 	}
 	return o
-}
-
-// startableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API
-// server's clock may differ from ours by more than a pod may take to start.
-func startableSince(pod *corev1.Pod, launched rules.Progress) time.Time {
-	started := podstatus.StartableSince(pod)
-	if !launched.Known || launched.Running {
-		return started
-	}
-	return launched.FinishedAt.Add(started.Sub(pod.CreationTimestamp.Time))
 }
 
 // apply takes the step that was decided on.

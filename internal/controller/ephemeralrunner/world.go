@@ -22,7 +22,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/reconcile"
-	"github.com/harrier-ci/harrier/internal/registrations"
 )
 
 type pass = reconcile.Pass[*v1alpha1.EphemeralRunner, memory]
@@ -97,9 +96,8 @@ type failedAttempt struct {
 
 // observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
 func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
-	ours := []string{v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration}
-	p.Memory.mayVanish = !slices.ContainsFunc(ours,
-		func(f string) bool { return slices.Contains(p.Object.Finalizers, f) })
+	p.Memory.mayVanish = !slices.Contains(p.Object.Finalizers, v1alpha1.FinalizerEphemeralRunner) &&
+		!slices.Contains(p.Object.Finalizers, v1alpha1.FinalizerRunnerRegistration) // ARC's
 	pod, err := c.readPod(ctx, p)
 	if err != nil {
 		return nil, err
@@ -131,7 +129,9 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 		m.claims.See(false, rules.OutcomeOf(last, p.Now).State)
 		m.pod.told = m.pod.told || last.UID == m.pod.uid
 	}
-	m.claims.See(pod == nil && m.pod.uid != "" && !m.pod.deleted && !m.pod.told, w.outcome.State)
+	if len(p.Object.Spec.VolumeClaims) > 0 {
+		m.claims.See(pod == nil && m.pod.uid != "" && !m.pod.deleted && !m.pod.told, w.outcome.State)
+	}
 	if pod != nil || m.waiting != nil {
 		m.measure(w)
 	}
@@ -394,7 +394,7 @@ func (w *world) removal() rules.Progress {
 	return rules.Progress{Known: true, FinishedAt: last.FinishedAt}
 }
 
-// verdict returns what the runner's set has found out about its registration.
-func (c *Controller) verdict(w *world) registrations.Answer {
-	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
+// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
+func (w *world) podStays() bool {
+	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || kube.IsHalfDeleted(w.pod))
 }

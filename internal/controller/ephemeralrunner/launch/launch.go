@@ -168,9 +168,12 @@ func (l *Launcher) createProtected(
 	pod, protection := plain(), l.options.Protection
 	protected := protection != nil && protection.Protect(set, pod)
 	err := l.options.Client.Create(ctx, pod)
+	if err == nil || !protected {
+		return err
+	}
 	maybeItsFault := kube.IsRefused(err) && !kube.IsQuotaExceeded(err) && !kube.IsNamespaceTerminating(err) &&
 		!kube.IsDeniedByAuthorizer(err)
-	if !protected || !maybeItsFault {
+	if !maybeItsFault {
 		return err
 	}
 	again := l.options.Client.Create(ctx, plain())

@@ -7,8 +7,8 @@ import "fmt"
 // GitHub says of its registration. GitHub removes that by itself after the job, and then answers a removal as it answers
 // one that it has carried out. So the runner gives way to another, and its claims wait for the report, as after any job.
 
-// spent reports whether the runner gets no other pod, because of its claims.
-func (w *World) spent() bool { return w.Guarded && (w.Used || w.ran()) }
+// spent reports whether a runner whose claims are Guarded gets no other pod.
+func (w *World) spent() bool { return w.Used || w.ran() }
 
 // giveWay returns what becomes of a spent runner instead of another attempt, for which d was decided. One that lost its
 // pod by no fault of its own, or had been up for long, is replaced at once. Any other has failed: its set pauses before

@@ -121,7 +121,7 @@ func planRetry(w *World, how Step) Decision {
 	d := w.Pod.decide(how)
 	d.Disruption = w.Pod.Fault == podstatus.FaultDisruption
 	d.firstInRow = w.wasUpFor(LongUpGrace) || (w.wasUpFor(UpGrace) && w.Pod.Outside)
-	if w.spent() {
+	if w.Guarded && w.spent() {
 		return giveWay(d)
 	}
 	if !d.Disruption && !d.firstInRow && len(w.Runner.Status.Failures) >= len(RetryBackoff) {

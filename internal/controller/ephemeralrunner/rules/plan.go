@@ -286,7 +286,7 @@ func planProvision(w *World) Decision {
 	switch {
 	case kube.Container(&w.Runner.Spec.PodSpec, v1alpha1.RunnerContainerName) == nil:
 		return Decision{Step: Fail, Reason: v1alpha1.ReasonInvalidPod, Message: kube.NoRunnerContainer}
-	case w.spent(): // its last pod has started after all, while it was being deleted
+	case w.Guarded && w.spent(): // its last pod has started after all, while it was being deleted
 		return giveWay(Decision{Disruption: true, Reason: v1alpha1.ReasonVolumeClaimUnusable,
 			Message: "an earlier pod of the runner has started"})
 	}

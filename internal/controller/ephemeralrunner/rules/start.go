@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -137,4 +139,14 @@ func planRunning(w *World) Decision {
 	default:
 		return Decision{Step: ReportRunning}
 	}
+}
+
+// StartableSince returns podstatus.StartableSince by our own clock if the pod was created by the last launch: the API
+// server's clock may differ from ours by more than a pod may take to start.
+func StartableSince(pod *corev1.Pod, launched Progress) time.Time {
+	started := podstatus.StartableSince(pod)
+	if !launched.Known || launched.Running {
+		return started
+	}
+	return launched.FinishedAt.Add(started.Sub(pod.CreationTimestamp.Time))
 }
