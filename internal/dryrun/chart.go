@@ -63,13 +63,18 @@ type Rendered struct {
 // Each chart is read a single time: it has some 30 files.
 var loaded = map[string]func() (*chartv2.Chart, error){
 	charts.ScaleSet:   sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.ScaleSet, unusedValues) }),
-	charts.Controller: sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.Controller, nil) }),
+	charts.Controller: sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.Controller, doubts) }),
 }
 
 // unusedValues is an additional template of the chart. It renders only the sentences about unused values, which
 // NOTES.txt has among others.
 var unusedValues = &archive.BufferedFile{
 	Name: "templates/without-effect.json", Data: []byte(`{{ include "gha-runner-scale-set.without-effect" . }}`),
+}
+
+// doubts does the same in the other chart, with what may be wrong with the image.
+var doubts = &archive.BufferedFile{
+	Name: unusedValues.Name, Data: []byte(`{{ include "gha-runner-scale-set-controller.doubts" . }}`),
 }
 
 func load(name string, more *archive.BufferedFile) (*chartv2.Chart, error) {

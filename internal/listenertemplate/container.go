@@ -3,6 +3,7 @@ package listenertemplate
 import (
 	"cmp"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,23 +73,19 @@ func (r *review) sidecar(place string, given *corev1.Container, volumes []corev1
 const ReasonARCImage = "it is the image of actions-runner-controller, which no policy allows, as it can't be " +
 	"Harrier's listener: remove it, and the manager's own image is used"
 
-// arcRepositories are the repositories of ARC's managers, and arcPublishers who publishes them, which is often part of
-// a mirror's path.
-var (
-	arcRepositories = []string{"gha-runner-scale-set-controller", "actions-runner-controller"}
-	arcPublishers   = []string{"actions", "actions-runner-controller", "summerwind"}
-)
+// arcImages matches the images of ARC's publishers, without tag and digest, also where a registry mirrors them under
+// their whole names.
+var arcImages = regexp.MustCompile(`(^|/)(ghcr[.]io/(actions|actions-runner-controller)|` +
+	`([a-z0-9-]+[.])?docker[.]io/summerwind)/(gha-runner-scale-set-controller|actions-runner-controller)$|` +
+	`^summerwind/actions-runner-controller`)
 
-// IsARCImage reports whether an image is ARC's manager, or a mirror of it, by its name alone. Harrier's has the same
-// name: that is one with "harrier" in the path, and not below ARC's publisher. The charts have the same rule.
+// IsARCImage reports whether an image is ARC's manager by its publisher's name. A mirror under another name may be one
+// of Harrier's, whose image has the same name. The charts have the same rule.
 func IsARCImage(image string) bool {
 	name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(image)), "@")
 	parent, repository := path.Split(name)
 	repository, _, _ = strings.Cut(repository, ":")
-	if !slices.ContainsFunc(arcRepositories, func(known string) bool { return strings.Contains(repository, known) }) {
-		return false
-	}
-	return slices.Contains(arcPublishers, path.Base(parent)) || !strings.Contains(parent+repository, "harrier")
+	return arcImages.MatchString(parent + repository)
 }
 
 // withoutARCImage returns the template without ARC's image in the listener's container.

@@ -317,26 +317,30 @@ func TestSidecarImages(t *testing.T) {
 	}
 }
 
-// ARC's image is told from ours by its name, wherever it has been mirrored to.
+// ARC's image is told from ours by its publisher's name.
 func TestARCImages(t *testing.T) {
 	for image, want := range map[string]bool{
 		"ghcr.io/actions/gha-runner-scale-set-controller:0.14.2":                                     true,
 		"GHCR.io/Actions/gha-runner-scale-set-controller":                                            true,
 		"ghcr.io/actions/gha-runner-scale-set-controller@sha256:00":                                  true,
 		"registry.example.com:5000/ghcr.io/actions/gha-runner-scale-set-controller:0.14.2@sha256:00": true,
-		"registry.example.com:5000/mirror/gha-runner-scale-set-controller":                           true,
-		"gha-runner-scale-set-controller:0.9.3":                                                      true,
-		" registry.example.com/harrier-mirror/actions/gha-runner-scale-set-controller":               true,
-		"registry.example.com/actions-gha-runner-scale-set-controller:1":                             true,
+		" registry.example.com/ghcr.io/actions-runner-controller/actions-runner-controller":          true,
 		"summerwind/actions-runner-controller:v0.27.6":                                               true,
-		"registry.example.com/mirror/gha-runner-scale-set-controller:harrier":                        true,
-		"ghcr.io/harrier-ci/gha-runner-scale-set-controller:0.1.0":                                   false,
-		"registry.example.com:5000/ghcr.io/harrier-ci/gha-runner-scale-set-controller@sha256:00":     false,
-		"registry.example.com/Harrier/gha-runner-scale-set-controller:0.14.2":                        false,
-		"registry.example.com/mirror/harrier-gha-runner-scale-set-controller":                        false,
-		"registry.example.com/team/harrier:0.1.0":                                                    false,
-		"registry.example.com/gha-runner-scale-set-controller/sidecar:1":                             false,
-		"ghcr.io/actions/actions-runner:latest":                                                      false,
+		"docker.io/summerwind/actions-runner-controller":                                             true,
+		"index.docker.io/summerwind/actions-runner-controller@sha256:00":                             true,
+		// These may be mirrors of Harrier's.
+		"registry.example.com:5000/mirror/gha-runner-scale-set-controller":                       false,
+		"gha-runner-scale-set-controller:0.9.3":                                                  false,
+		"registry.example.com/actions/gha-runner-scale-set-controller":                           false,
+		"registry.example.com/actions-gha-runner-scale-set-controller:1":                         false,
+		"registry.example.com/mirror/gha-runner-scale-set-controller:0.7.0":                      false,
+		"ghcr.io/harrier-ci/gha-runner-scale-set-controller:0.1.0":                               false,
+		"registry.example.com:5000/ghcr.io/harrier-ci/gha-runner-scale-set-controller@sha256:00": false,
+		"registry.example.com/Harrier/gha-runner-scale-set-controller:0.14.2":                    false,
+		"registry.example.com/mirror/harrier-gha-runner-scale-set-controller":                    false,
+		"registry.example.com/team/harrier:0.1.0":                                                false,
+		"registry.example.com/gha-runner-scale-set-controller/sidecar:1":                         false,
+		"ghcr.io/actions/actions-runner:latest":                                                  false,
 	} {
 		if got := listenertemplate.IsARCImage(image); got != want {
 			t.Errorf("%q is ARC's: %t, want %t", image, got, want)

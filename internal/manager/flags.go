@@ -81,12 +81,23 @@ func checkNamespaces(flags *flag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
+// programName is what this program says that it is.
+const programName = "harrier"
+
 // register defines the flags. It returns the value of --watch-single-namespace, which wins over --watch-namespace.
 func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.WatchNamespace, watchNamespaceFlag, "", "watch scale sets of this namespace only")
 	singleNamespace = flags.String(
 		watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it",
 	)
+	flags.Func("program", "what the chart expects this program to be, "+programName+": another manager, such as that of "+
+		"actions-runner-controller under the name of a mirror, doesn't know the flag and ends", func(text string) error {
+		if text != programName {
+			return fmt.Errorf("this is the manager of %s, and not of %q: its chart and its image belong together",
+				programName, text)
+		}
+		return nil
+	})
 	flags.Bool(
 		"enable-leader-election", true, "accepted for ARC's command lines; a leader is always elected, also with false",
 	)

@@ -86,7 +86,7 @@ var commandLines = map[string]struct {
 	},
 	"chart with everything": {
 		arguments: []string{
-			"--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=release",
+			"--program=harrier", "--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=release",
 			"--auto-scaler-image-pull-secrets=a", "--auto-scaler-image-pull-secrets=b", "--log-level=warn",
 			"--log-format=json",
 			"--watch-single-namespace=runners", "--metrics-addr=:8081", "--pprof-addr=:6060",
@@ -201,6 +201,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--vault-certificate-directory=akv":        "absolute",
 		"--max-runners-per-set=-1":                 "no limit",
 		"--max-runners-per-set=2147483648":         "1 to 2147483647",
+		"--program=other":                          "this is the manager of harrier",
 		"--unknown":                                "unknown; manager --help lists the flags",
 		"--allowed-github-url=github.com/acme":     "--allowed-github-url",
 		"--allowed-github-url=https://u:p@x.com":   "no user name",

@@ -72,7 +72,7 @@ func TestDeploymentByDefault(t *testing.T) {
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Command:         []string{"/manager"},
 			Args: []string{
-				"--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
+				"--program=harrier", "--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
 				"--log-level=debug", "--log-format=text",
 				"--runner-max-concurrent-reconciles=2",
 				"--listener-metrics-addr=0", "--listener-metrics-endpoint=", "--metrics-addr=0",
@@ -124,7 +124,7 @@ flags:
   healthProbeBindAddress: ":8082"
 `)
 	check(t, "arguments", got.Args, []string{
-		"--auto-scaling-runner-set-only",
+		"--program=harrier", "--auto-scaling-runner-set-only",
 		"--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
 		"--auto-scaler-image-pull-secrets=one", "--auto-scaler-image-pull-secrets=two",
 		"--log-level=info", "--log-format=json",

@@ -261,10 +261,16 @@ func TestNotesOfWhatIsNotUsed(t *testing.T) {
 	}
 }
 
-// notes returns Helm's output after an installation.
+// notes returns Helm's output after an installation of a scale set.
 func notes(t *testing.T, values ...string) string {
 	t.Helper()
-	stdout, stderr, err := scaleSet.with("--dry-run=client").run(t, "install", append([]string{minimal}, values...)...)
+	return notesOf(t, scaleSet, append([]string{minimal}, values...)...)
+}
+
+// notesOf returns Helm's output after an installation.
+func notesOf(t *testing.T, chart chart, values ...string) string {
+	t.Helper()
+	stdout, stderr, err := chart.with("--dry-run=client").run(t, "install", values...)
 	if err != nil {
 		t.Fatal(stderr)
 	}

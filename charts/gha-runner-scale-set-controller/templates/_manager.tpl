@@ -35,6 +35,8 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 
 {{- define "gha-runner-scale-set-controller.args" -}}
 {{- $flags := include "gha-runner-scale-set-controller.flags" . | fromJson -}}
+{{- /* Another program than this chart's ends at this flag, such as a manager of actions-runner-controller under a mirror's name. */}}
+- --program=harrier
 - --auto-scaling-runner-set-only
 {{- /* Whatever the number of replicas: `kubectl scale` can change it, and a node that is cut off adds one. */}}
 - --enable-leader-election

@@ -67,7 +67,7 @@ so it has 52 characters at most.
 {{- $image := .Values.image | default dict }}
 {{- $repository := $image.repository | default "ghcr.io/harrier-ci/gha-runner-scale-set-controller" }}
 {{- if include "gha-runner-scale-set-controller.is-arc-image" $repository }}
-{{- fail (printf "image.repository is %s, which is, by its name, actions-runner-controller's: its manager knows neither this chart's flags nor its Roles. Remove image.repository and image.tag for ghcr.io/harrier-ci/gha-runner-scale-set-controller:%s, or give repository and tag of an image of Harrier that you have built and pushed (docs/quickstart.md). A mirror of Harrier's image needs harrier in its path, as in registry.example.com/harrier/gha-runner-scale-set-controller" $repository .Chart.AppVersion) }}
+{{- fail (printf "image.repository is %s, which is, by its name, actions-runner-controller's: its manager knows neither this chart's flags nor its Roles. Remove image.repository and image.tag for ghcr.io/harrier-ci/gha-runner-scale-set-controller:%s, or give repository and tag of an image of Harrier that you have built and pushed (docs/quickstart.md)" $repository .Chart.AppVersion) }}
 {{- end }}
 {{- if $image.digest }}
 {{- printf "%s@%s" $repository $image.digest }}
@@ -77,14 +77,42 @@ so it has 52 characters at most.
 {{- end }}
 
 {{/*
-"true" if an image is a manager of actions-runner-controller or a mirror of it, by its name alone. Harrier's has the same name: that is
-one with "harrier" in the path, and not below ARC's publisher. internal/listenertemplate has the same rule. Takes the image.
+"true" if an image is a manager of actions-runner-controller: one below a name of its publishers, also where a registry mirrors
+theirs under their whole names. internal/listenertemplate has the same rule. Takes the image.
 */}}
 {{- define "gha-runner-scale-set-controller.is-arc-image" -}}
-{{- $name := regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
-{{- if regexMatch "(gha-runner-scale-set-controller|actions-runner-controller)[^/]*$" $name }}
-{{- if or (regexMatch "(^|/)(actions|actions-runner-controller|summerwind)/[^/]*$" $name) (not (contains "harrier" $name)) }}true{{ end }}
+{{- $name := include "gha-runner-scale-set-controller.image-name" . }}
+{{- if or (regexMatch "(^|/)(ghcr[.]io/(actions|actions-runner-controller)|([a-z0-9-]+[.])?docker[.]io/summerwind)/(gha-runner-scale-set-controller|actions-runner-controller)$" $name) (hasPrefix "summerwind/actions-runner-controller" $name) }}true{{ end }}
 {{- end }}
+
+{{/*
+"true" if an image is called like that manager, which Harrier's is as well. Only the image itself knows which of the two it is: the
+controller's chart passes --program=harrier, at which another manager ends. Takes the image.
+*/}}
+{{- define "gha-runner-scale-set-controller.may-be-arc-image" -}}
+{{- $name := include "gha-runner-scale-set-controller.image-name" . }}
+{{- if and (regexMatch "(gha-runner-scale-set-controller|actions-runner-controller)[^/]*$" $name) (not (contains "harrier" $name)) }}true{{ end }}
+{{- end }}
+
+{{/* An image without tag and digest. Takes the image. */}}
+{{- define "gha-runner-scale-set-controller.image-name" -}}
+{{- regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
+{{- end }}
+
+{{/* What may be wrong with the image, a sentence each, for NOTES and `manager validate`. JSON. */}}
+{{- define "gha-runner-scale-set-controller.doubts" -}}
+{{- $image := .Values.image | default dict }}
+{{- $doubts := list }}
+{{- $own := "ghcr.io/harrier-ci/gha-runner-scale-set-controller" }}
+{{- $repository := $image.repository | default $own }}
+{{- $tag := $image.tag | default .Chart.AppVersion | include "gha-runner-scale-set-controller.scalar" }}
+{{- if and (eq (toString $repository) $own) (not $image.digest) (ne $tag .Chart.AppVersion) }}
+{{- $doubts = append $doubts (printf "image.tag is %s, and this chart is of Harrier %s: there is an image only if %s is a release of Harrier, too. Versions of actions-runner-controller are not; remove image.tag for this chart's own." $tag .Chart.AppVersion $tag) }}
+{{- end }}
+{{- if include "gha-runner-scale-set-controller.may-be-arc-image" $repository }}
+{{- $doubts = append $doubts (printf "image.repository is %s, which is called like the image of actions-runner-controller. If it is a mirror of Harrier's, this is all right. A manager of actions-runner-controller ends at once, because it doesn't know the flag --program; then remove image.repository and image.tag." $repository) }}
+{{- end }}
+{{- toJson $doubts }}
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.pull-policy" -}}

@@ -125,20 +125,32 @@ as it may bring the credentials that the deletion waits for; NOTES warn.
 {{- define "gha-runner-scale-set.validate-listener" -}}
 {{- range ((.Values.listenerTemplate | default dict).spec | default dict).containers }}
 {{- if and (eq (toString .name) "listener") (include "gha-runner-scale-set.is-arc-image" .image) }}
-{{- fail (printf "listenerTemplate.spec.containers[listener].image is %s, which is, by its name, actions-runner-controller's and can't be Harrier's listener. Remove it: listeners run the controller's own image. A mirror of Harrier's image needs harrier in its path, as in registry.example.com/harrier/gha-runner-scale-set-controller" .image) }}
+{{- fail (printf "listenerTemplate.spec.containers[listener].image is %s, which is, by its name, actions-runner-controller's and can't be Harrier's listener. Remove it: listeners run the controller's own image" .image) }}
 {{- end }}
 {{- end }}
 {{- end }}
 
 {{/*
-"true" if an image is a manager of actions-runner-controller or a mirror of it, by its name alone. Harrier's has the same name: that is
-one with "harrier" in the path, and not below ARC's publisher. internal/listenertemplate has the same rule. Takes the image.
+"true" if an image is a manager of actions-runner-controller: one below a name of its publishers, also where a registry mirrors
+theirs under their whole names. internal/listenertemplate has the same rule. Takes the image.
 */}}
 {{- define "gha-runner-scale-set.is-arc-image" -}}
-{{- $name := regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
-{{- if regexMatch "(gha-runner-scale-set-controller|actions-runner-controller)[^/]*$" $name }}
-{{- if or (regexMatch "(^|/)(actions|actions-runner-controller|summerwind)/[^/]*$" $name) (not (contains "harrier" $name)) }}true{{ end }}
+{{- $name := include "gha-runner-scale-set.image-name" . }}
+{{- if or (regexMatch "(^|/)(ghcr[.]io/(actions|actions-runner-controller)|([a-z0-9-]+[.])?docker[.]io/summerwind)/(gha-runner-scale-set-controller|actions-runner-controller)$" $name) (hasPrefix "summerwind/actions-runner-controller" $name) }}true{{ end }}
 {{- end }}
+
+{{/*
+"true" if an image is called like that manager, which Harrier's is as well. Only the image itself knows which of the two it is: the
+controller's chart passes --program=harrier, at which another manager ends. Takes the image.
+*/}}
+{{- define "gha-runner-scale-set.may-be-arc-image" -}}
+{{- $name := include "gha-runner-scale-set.image-name" . }}
+{{- if and (regexMatch "(gha-runner-scale-set-controller|actions-runner-controller)[^/]*$" $name) (not (contains "harrier" $name)) }}true{{ end }}
+{{- end }}
+
+{{/* An image without tag and digest. Takes the image. */}}
+{{- define "gha-runner-scale-set.image-name" -}}
+{{- regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
 {{- end }}
 
 {{/* Takes values, and at, what the texts begin with. */}}
@@ -203,6 +215,11 @@ reason to refuse. JSON.
 {{- end }}
 {{- if and .Values.keyVault (not .Values.keyVault.type) }}
 {{- $unused = append $unused "keyVault isn't used: it has no type." }}
+{{- end }}
+{{- range ((.Values.listenerTemplate | default dict).spec | default dict).containers }}
+{{- if and (eq (toString .name) "listener") (include "gha-runner-scale-set.may-be-arc-image" .image) }}
+{{- $unused = append $unused (printf "listenerTemplate.spec.containers[listener].image is %s, which is called like the image of actions-runner-controller. If it is a mirror of Harrier's, this is all right; what is in the other never becomes a ready listener. Without it, listeners run the controller's own image." .image) }}
+{{- end }}
 {{- end }}
 {{- toJson $unused }}
 {{- end }}
