@@ -63,38 +63,48 @@ func TestNothingThatCommandsPrintIsACommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, input := range inputs {
-				directory := t.TempDir()
-				file := filepath.Join(directory, "values"+strings.ReplaceAll(name, "/", "")+".yaml")
-				content := strings.ReplaceAll(input, "NAME", string(quoted))
-				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+			for _, input := range inputs {
 				for _, format := range []string{"text", "json"} {
-					arguments := []string{command, "-f", file, "-o", format}
-					if command == "convert" && format == "json" {
-						arguments = append(arguments, "-d", filepath.Join(directory, "values"))
-					}
-					var stdout, stderr bytes.Buffer
-					code := Main(t.Context(), arguments, &stdout, &stderr)
-					if stdout.Len()+stderr.Len() == 0 {
-						t.Errorf("%s %d: nothing is said of %q", command, i, content)
-					}
-					wantNoCommand(t, stdout.String()+stderr.String())
-					if said := stderr.String(); strings.Contains(said, "\ny") ||
-						(command == "validate" && strings.Contains(stdout.String(), "\ny")) {
-						t.Errorf("%s %d: a name begins a line: %.500q", command, i, said)
-					}
-					var document any
-					if code != ExitUnable && format == "json" && json.Unmarshal(stdout.Bytes(), &document) != nil {
-						t.Errorf("%s %d: no JSON: %s", command, i, stdout.String())
-					}
-					if code != ExitUnable && format == "text" && command == "convert" &&
-						yaml.UnmarshalStrict(stdout.Bytes(), &document) != nil {
-						t.Errorf("%s %d: no YAML: %s", command, i, stdout.String())
-					}
+					checkPrinted(t, command, format, name, strings.ReplaceAll(input, "NAME", string(quoted)))
 				}
 			}
+		}
+	}
+}
+
+// checkPrinted runs a command with a file of that content, whose name has the name, too.
+func checkPrinted(t *testing.T, command, format, name, content string) {
+	t.Helper()
+	directory := t.TempDir()
+	file := filepath.Join(directory, "values"+strings.ReplaceAll(name, "/", "")+".yaml")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arguments := []string{command, "-f", file, "-o", format}
+	if command == "convert" && format == "json" {
+		arguments = append(arguments, "-d", filepath.Join(directory, "values"))
+	}
+	var stdout, stderr bytes.Buffer
+	code := Main(t.Context(), arguments, &stdout, &stderr)
+	if stdout.Len()+stderr.Len() == 0 {
+		t.Errorf("%s: nothing is said of %q", command, content)
+	}
+	wantNoCommand(t, stdout.String()+stderr.String())
+	said := stderr.String()
+	if command == "validate" {
+		said += stdout.String()
+	}
+	if strings.Contains(said, "\ny") {
+		t.Errorf("%s: a name begins a line: %.500q", command, said)
+	}
+	var document any
+	read := map[string]func([]byte, any) error{
+		"validate json": json.Unmarshal, "convert json": json.Unmarshal,
+		"convert text": func(content []byte, into any) error { return yaml.UnmarshalStrict(content, into) },
+	}[command+" "+format]
+	if code != ExitUnable && read != nil {
+		if err := read(stdout.Bytes(), &document); err != nil {
+			t.Errorf("%s: no document: %v: %s", command, err, stdout.String())
 		}
 	}
 }

@@ -72,9 +72,7 @@ func forbidden(path string, value reflect.Value) string {
 		}
 		for i := range value.NumField() {
 			name := value.Type().Field(i).Name
-			field := value.Field(i)
-			empty := field.IsZero() || (field.Kind() == reflect.Slice && field.Len() == 0)
-			if !value.Type().Field(i).IsExported() || empty {
+			if !value.Type().Field(i).IsExported() || isEmpty(value.Field(i)) {
 				continue
 			}
 			if limited && !slices.Contains(strings.Fields(fields), name) {
@@ -86,6 +84,10 @@ func forbidden(path string, value reflect.Value) string {
 		}
 	}
 	return ""
+}
+
+func isEmpty(field reflect.Value) bool {
+	return field.IsZero() || (field.Kind() == reflect.Slice && field.Len() == 0)
 }
 
 // steers returns what is set to a value that hinders other pods, "" if nothing is.

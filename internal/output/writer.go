@@ -53,13 +53,13 @@ type lineState struct {
 
 // speaks reports whether a character, as the next one, would make a command of the line.
 func (s *lineState) speaks(r rune) (is bool) {
-	switch {
-	case r == '\n':
+	switch r {
+	case '\n':
 		*s = lineState{}
 		return false
-	case r == '#':
+	case '#':
 		is = s.last == '#'
-	case r == ':':
+	case ':':
 		is = s.last == ':' && !s.inside
 	}
 	begins := r == ' ' || r == '\t' || (r == ':' && s.last != ':')

@@ -124,23 +124,18 @@ flags:
   healthProbeBindAddress: ":8082"
 `)
 	check(t, "arguments", got.Args, []string{
-		"--program=harrier", "--auto-scaling-runner-set-only",
-		"--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
+		"--program=harrier", "--auto-scaling-runner-set-only", "--enable-leader-election", "--leader-election-id=arc-gha-rs-controller",
 		"--auto-scaler-image-pull-secrets=one", "--auto-scaler-image-pull-secrets=two",
-		"--log-level=info", "--log-format=json",
-		"--watch-single-namespace=team-a",
-		"--runner-max-concurrent-reconciles=4",
-		"--listener-template-policy=unrestricted",
+		"--log-level=info", "--log-format=json", "--watch-single-namespace=team-a",
+		"--runner-max-concurrent-reconciles=4", "--listener-template-policy=unrestricted",
 		"--listener-sidecar-images=logs:1", "--listener-sidecar-images=logs@sha256:0",
 		"--listener-metadata-keys=app", "--listener-metadata-keys=example.com/*", "--listener-priority-classes=high",
-		"--update-strategy=eventual",
-		"--listener-metrics-addr=:8081", "--listener-metrics-endpoint=/metrics", "--metrics-addr=:8080",
+		"--update-strategy=eventual", "--listener-metrics-addr=:8081", "--listener-metrics-endpoint=/metrics", "--metrics-addr=:8080",
 		"--pprof-addr=:6060",
 		"--exclude-label-propagation-prefix=argocd.argoproj.io/", "--exclude-label-propagation-prefix=example.com/",
 		"--allowed-github-url=https://github.com/acme", "--allowed-github-url=http://127.0.0.1:8080",
 		"--k8s-client-rate-limiter-qps=1000000", "--k8s-client-rate-limiter-burst=60",
-		"--workqueue-rate-limiter=typed_rate_limiter",
-		"--health-probe-bind-address=:8082",
+		"--workqueue-rate-limiter=typed_rate_limiter", "--health-probe-bind-address=:8082",
 	})
 	check(t, "ports", got.Ports, []corev1.ContainerPort{
 		{Name: "metrics", ContainerPort: 8080, Protocol: corev1.ProtocolTCP},

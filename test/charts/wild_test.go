@@ -56,6 +56,7 @@ func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 	lost := map[string][]string{
 		"scale-set-listener.yaml": {"metadata.labels[scraped]", "spec.tolerations", "spec.priorityClassName",
 			"spec.containers[logs].image"},
+		"scale-set-unquoted.yaml": {"metadata.annotations[example.com/on]"},
 		"scale-set-umbrella.yaml": {"listenerServiceAccountMetadata.annotations[iam.example.com/role]"},
 	}
 	files, err := filepath.Glob("testdata/wild/scale-set-*.yaml")

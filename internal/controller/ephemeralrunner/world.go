@@ -63,11 +63,10 @@ type memory struct {
 	mayVanish         bool           // it had no finalizer of ours when it was last seen
 	finalizersRemoved bool           // of the EphemeralRunner object
 
-	scaleSet types.NamespacedName // whose series count it: that of its labels when it was seen first, whatever they are
-	waiting  *waiting             // nil if no pod is waiting to run
-	waited   bool                 // the wait of its job is measured
-	deniedAt time.Time            // when a policy or webhook last denied patching the pod
-	busy     bool                 // GitHub has refused to remove the registration because of a job
+	scaleSet     types.NamespacedName // whose series count it, by its labels when it was seen first
+	waiting      *waiting             // nil if no pod is waiting to run
+	deniedAt     time.Time            // when a policy or webhook last denied patching the pod
+	waited, busy bool                 // the wait of its job is measured; GitHub has not removed it because of a job
 
 	// shared with the calls in the pool; all else belongs to the one worker that reconciles the runner at the time
 	launch launch.Memory
