@@ -26,6 +26,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -210,8 +211,8 @@ func (c *Controller) begin(ctx context.Context) error {
 // remember returns the memory of a runner that is new here. While it waits for a pod, its status may have the id of an
 // earlier registration, and nobody knows whether a JIT config left by another manager was used: it registers again.
 func remember(runner *v1alpha1.EphemeralRunner) *memory {
-	m := &memory{waited: runner.Status.HadJob()}
-	m.beginSeries(runner)
+	m := &memory{waited: runner.Status.HadJob(), scaleSet: kube.ScaleSetOf(runner)}
+	setmetrics.Hold(m.scaleSet)
 	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
 		m.runnerID = runner.Status.RunnerID
 	}
@@ -221,7 +222,8 @@ func remember(runner *v1alpha1.EphemeralRunner) *memory {
 // forget ends what is under way for a runner that is gone.
 func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 	m.launch.Abandon()
-	m.endSeries(c.options.Clock.Now())
+	m.endWait(c.options.Clock.Now())
+	setmetrics.Release(m.scaleSet)
 }
 
 // live decides what a runner that is neither done nor being deleted needs next, and does it. Before that it ends an

@@ -3,9 +3,7 @@ package ephemeralrunner
 import (
 	"time"
 
-	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
-	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/phases"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -41,17 +39,6 @@ func (m *memory) measure(w *world) {
 	}
 	m.waiting = &waiting{reason: reason, since: w.Now}
 	pendingPods.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, reason).Inc()
-}
-
-// beginSeries holds the series of the scale set that counts the runner, until endSeries.
-func (m *memory) beginSeries(runner *v1alpha1.EphemeralRunner) {
-	m.scaleSet = kube.ScaleSetOf(runner)
-	setmetrics.Hold(m.scaleSet)
-}
-
-func (m *memory) endSeries(now time.Time) {
-	m.endWait(now)
-	setmetrics.Release(m.scaleSet)
 }
 
 // endWait counts a wait that is over, if there was one.

@@ -45,7 +45,7 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 		"go": {Total: 1, Leased: 1}, "docker": {Total: 2, Deleting: 1}, "npm": {Total: 1},
 	})
 	check(10, map[claimState]float64{
-		{"go", "leased"}: 1, {"go", "free"}: 0, {formerTemplates, "deleting"}: 1, {formerTemplates, "other"}: 2,
+		{"go", "leased"}: 1, {"go", "free"}: 0, {"(former)", "deleting"}: 1, {"(former)", "other"}: 2,
 	})
 	for i := range 500 { // a template is renamed, and the claims of the former ones go
 		name := fmt.Sprint("t", i)
@@ -53,7 +53,7 @@ func TestClaimsAreCountedByTemplateAndState(t *testing.T) {
 			name: {}, fmt.Sprint("t", i-1): {Total: 1, Deleting: 1},
 		})
 	}
-	check(10, map[claimState]float64{{"t499", "free"}: 0, {formerTemplates, "deleting"}: 1})
+	check(10, map[claimState]float64{{"t499", "free"}: 0, {"(former)", "deleting"}: 1})
 	s.publishClaims(nil, nil)
 	check(0, nil)
 	s.publishClaims(templates("go"), map[string]volumeclaims.Counts{"go": {}})

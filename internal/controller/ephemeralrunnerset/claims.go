@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/setmetrics"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -322,7 +324,7 @@ func (w *world) describeClaims() {
 	}
 	status.VolumeClaims = &counts
 	condition := report.True(conditionType, "ClaimsReady", "runners get their claims")
-	refused, spoiled := w.refusedRunner(), w.spoiledRunner()
+	refused, spoiled := w.claimRunners()
 	switch {
 	case spoiled != nil:
 		condition = report.False(conditionType, v1alpha1.ReasonVolumeClaimNotDeleted,
@@ -346,26 +348,51 @@ func (w *world) describeClaims() {
 	report.SetConditions(&status.Conditions, w.Object.Generation, w.Now, condition)
 }
 
-// refusedRunner returns the oldest runner that waits for a claim which the API server refuses, nil if there is none.
-func (w *world) refusedRunner() *roster.Runner {
+// claimRunners returns the oldest runner that waits for a claim which the API server refuses, and the oldest that stays
+// because the manager may not delete its claims; nil if there is none.
+func (w *world) claimRunners() (refused, spoiled *roster.Runner) {
 	for _, r := range w.views {
-		if r.Reason == v1alpha1.ReasonVolumeClaimRefused && r.Alive() && !r.Up() && !r.Deleting {
-			return r
+		if refused == nil && r.Reason == v1alpha1.ReasonVolumeClaimRefused && r.Alive() && !r.Up() && !r.Deleting {
+			refused = r
+		}
+		if spoiled == nil && r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting {
+			spoiled = r
 		}
 	}
-	return nil
-}
-
-// spoiledRunner returns the oldest runner that stays because the manager may not delete its claims, nil if there is
-// none.
-func (w *world) spoiledRunner() *roster.Runner {
-	for _, r := range w.views {
-		if r.Reason == v1alpha1.ReasonVolumeClaimNotDeleted && r.Deleting {
-			return r
-		}
-	}
-	return nil
+	return refused, spoiled
 }
 
 // Hold reports whether a runner may mount the claims that it names; see leases.Hold.
 func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leases.Hold(runner) }
+
+// claimsByState has a series for each template and state that a claim has been in.
+var claimsByState = setmetrics.Gauge("volume_claims",
+	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state "+
+		"other are about to go, or copies are made from them on request. Claims of templates that the scale set has no "+
+		"more are those of template (former).", "template", "state")
+
+// claimState is one state of the claims of one template.
+type claimState struct{ template, state string }
+
+// publishClaims publishes the number of claims of each template of the spec in each state, which may be 0.
+func (m *memory) publishClaims(templates []v1alpha1.VolumeClaimTemplate, claims map[string]volumeclaims.Counts) {
+	counts := map[claimState]int{}
+	for name, c := range claims {
+		if !slices.ContainsFunc(templates, func(t v1alpha1.VolumeClaimTemplate) bool { return t.Metadata.Name == name }) {
+			name = "(former)" // which nobody can choose
+		}
+		for state, count := range map[string]int{"leased": c.Leased, "free": c.Free, "cloning": c.Cloning,
+			"deleting": c.Deleting, "other": c.Total - c.Leased - c.Free - c.Cloning - c.Deleting} {
+			counts[claimState{name, state}] += count
+		}
+	}
+	for of := range m.publishedClaims {
+		if _, still := counts[of]; !still {
+			claimsByState.DeleteLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, of.template, of.state)
+		}
+	}
+	for of, count := range counts {
+		claimsByState.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, of.template, of.state).Set(float64(count))
+	}
+	m.publishedClaims = counts
+}

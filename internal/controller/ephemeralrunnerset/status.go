@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
-	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // reportInterval is the shortest time between two writes of a set's status that only move counts: a burst changes them
@@ -343,42 +341,4 @@ func (m *memory) publishCounts(set *v1alpha1.EphemeralRunnerSet, drained bool) {
 		advertisedCapacity.DeleteLabelValues(scaleSet.Name, scaleSet.Namespace)
 	}
 	m.labels = labels
-}
-
-// claimsByState has a series for each template and state that a claim has been in.
-var claimsByState = setmetrics.Gauge("volume_claims",
-	"Claims of volumeClaimTemplates by template and state (leased, free, cloning, deleting, other). Those in state "+
-		"other are about to go, or copies are made from them on request. Claims of templates that the scale set has no "+
-		"more are those of template (former).",
-	"template", "state")
-
-// formerTemplates stands for all templates that are not in the spec any more: a name that nobody can choose.
-const formerTemplates = "(former)"
-
-// claimState is one state of the claims of one template.
-type claimState struct{ template, state string }
-
-// publishClaims publishes the number of claims of each template in each state. A state that had a claim and has none
-// now shows 0, as long as there is such a template.
-func (m *memory) publishClaims(templates []v1alpha1.VolumeClaimTemplate, claims map[string]volumeclaims.Counts) {
-	counts := map[claimState]int{}
-	for template, c := range claims {
-		if !slices.ContainsFunc(templates, func(of v1alpha1.VolumeClaimTemplate) bool { return of.Metadata.Name == template }) {
-			template = formerTemplates
-		}
-		counts[claimState{template, "leased"}] += c.Leased
-		counts[claimState{template, "free"}] += c.Free
-		counts[claimState{template, "cloning"}] += c.Cloning
-		counts[claimState{template, "deleting"}] += c.Deleting
-		counts[claimState{template, "other"}] += c.Total - c.Leased - c.Free - c.Cloning - c.Deleting
-	}
-	for of := range m.publishedClaims {
-		if _, still := counts[of]; !still {
-			claimsByState.DeleteLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, of.template, of.state)
-		}
-	}
-	for of, count := range counts {
-		claimsByState.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, of.template, of.state).Set(float64(count))
-	}
-	m.publishedClaims = counts
 }
