@@ -81,6 +81,21 @@ func checkNamespaces(flags *flag.FlagSet) error {
 	return errors.Join(wrong...)
 }
 
+// registerTemplates defines the flags that say what scale sets may choose for their listeners.
+func (o *Options) registerTemplates(flags *flag.FlagSet) {
+	flags.StringVar(&o.ListenerTemplatePolicy, "listener-template-policy", listenertemplate.Restricted,
+		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: "+
+			"restricted (docs/security.md) or unrestricted")
+	flags.Var((*list)(&o.ListenerSidecarImages), "listener-sidecar-images",
+		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes "+
+			"it; may be repeated")
+	flags.Var((*list)(&o.ListenerMetadataKeys), "listener-metadata-keys",
+		"key of labels and annotations that the restricted policy allows on objects in the manager's namespace, or "+
+			"DOMAIN/* for all of a domain; may be repeated")
+	flags.Var((*list)(&o.ListenerPriorityClasses), "listener-priority-classes",
+		"PriorityClass that the restricted policy allows for listener pods; may be repeated")
+}
+
 // programName is what this program says that it is.
 const programName = "harrier"
 
@@ -129,17 +144,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 		(*list)(&o.ListenerPullSecrets), "auto-scaler-image-pull-secrets",
 		"Secret to pull the listener's image with; may be repeated",
 	)
-	flags.StringVar(&o.ListenerTemplatePolicy, "listener-template-policy", listenertemplate.Restricted,
-		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: "+
-			"restricted (docs/security.md) or unrestricted")
-	flags.Var((*list)(&o.ListenerSidecarImages), "listener-sidecar-images",
-		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes "+
-			"it; may be repeated")
-	flags.Var((*list)(&o.ListenerMetadataKeys), "listener-metadata-keys",
-		"key of labels and annotations that the restricted policy allows on objects in the manager's namespace, or "+
-			"DOMAIN/* for all of a domain; may be repeated")
-	flags.Var((*list)(&o.ListenerPriorityClasses), "listener-priority-classes",
-		"PriorityClass that the restricted policy allows for listener pods; may be repeated")
+	o.registerTemplates(flags)
 	flags.Var((*list)(&o.ExcludedLabelPrefixes), "exclude-label-propagation-prefix",
 		"prefix of labels that are not copied from an AutoscalingRunnerSet; may be repeated")
 	flags.Var((*list)(&o.AllowedGitHubURLs), addresses.Flag,
