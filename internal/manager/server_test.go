@@ -89,7 +89,7 @@ func (s *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status)
 	case s.broken:
 		refuse(w, http.StatusInternalServerError)
-	case strings.Contains(r.URL.Path, "/leases"):
+	case strings.Contains(r.URL.Path, "/leases") && query.Get("labelSelector") == "":
 		s.answerLease(w, r)
 	case r.Method != http.MethodGet:
 		refuse(w, http.StatusInternalServerError)

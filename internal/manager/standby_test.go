@@ -34,6 +34,7 @@ func TestManagerThatStandsByHasCachesOnly(t *testing.T) {
 		once := map[string]int{
 			"AutoscalingRunnerSet": 1, "AutoscalingListener": 1, "EphemeralRunnerSet": 1, "EphemeralRunner": 1,
 			"Pod": 1, "PersistentVolumeClaim": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1,
+			"Lease": 1,
 		}
 		<-time.After(time.Minute)
 		if difference := cmp.Diff(once, caches.asked()); difference != "" {

@@ -59,7 +59,7 @@ func TestPodOfANewAccountStays(t *testing.T) {
 // template.
 func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T) {
 	meta := &v1alpha1.ResourceMeta{Labels: map[string]string{"app.kubernetes.io/name": "gha-rs-controller",
-		"mine": "yes"}, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
+		"owner": "yes"}, Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn"}}
 	f := started(t, func(l *v1alpha1.AutoscalingListener) {
 		l.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "sidecar",
 			Image: "sidecar:1"}}}}
@@ -78,7 +78,7 @@ func TestObjectsInTheManagersNamespaceHaveWhatThePolicyLetsThrough(t *testing.T)
 	f.get(role, setNamespace, key.Name)
 	for name, object := range map[string]client.Object{"ServiceAccount": f.account(), "Secret": secret} {
 		if got := object.GetAnnotations()["eks.amazonaws.com/role-arn"]; got != "" ||
-			object.GetLabels()["mine"] != "yes" {
+			object.GetLabels()["owner"] != "yes" {
 			t.Errorf("%s: annotation %q, labels %v", name, got, object.GetLabels())
 		}
 	}

@@ -127,7 +127,7 @@ func TestARCImageIsNamedAndNotUsed(t *testing.T) {
 			f.restart()
 			f.create(newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 				listener := corev1.Container{Name: "listener",
-					Image: "registry.example.com/actions/gha-runner-scale-set-controller:0.14.2"}
+					Image: "registry.example.com/ghcr.io/actions/gha-runner-scale-set-controller:0.14.2"}
 				s.Spec.ListenerTemplate = &corev1.PodTemplateSpec{
 					Spec: corev1.PodSpec{Containers: []corev1.Container{listener}}}
 			}))
