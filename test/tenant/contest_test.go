@@ -45,7 +45,9 @@ type contest struct {
 	proxies struct{ victims, attackers *server }
 	// forger is team b's server. It takes every token.
 	forger *fakegithub.Server
-	owned  []*owned
+	// counting is another server of team b.
+	counting *counting
+	owned    []*owned
 }
 
 // owned is a scale set of team a, about which team b makes a claim.
@@ -70,6 +72,7 @@ func newContest(t *testing.T, claims []claim) *contest {
 	})
 	t.Cleanup(c.forger.Close)
 	s.own["github"] = loopback(t, c.forger.Handler())
+	c.openCounting()
 	hosts := []string{securedHost, "www." + securedHost, plainHost}
 	s.own["secured"], c.proxies.attackers = impersonate(t, c.forger.Handler(), hosts...)
 	runners, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,6 +92,7 @@ func newContest(t *testing.T, claims []claim) *contest {
 	allowed := []string{
 		"https://" + securedHost, "http://" + securedHost, "https://www." + securedHost,
 		"http://" + plainHost, "https://" + plainHost, proxy.URL, c.proxies.attackers.URL, s.own["github"].URL,
+		s.own["counting"].URL,
 	}
 	options := rig.Options{
 		AsShipped: true, RunnerNamespace: victims, FurtherNamespaces: []string{attackers},

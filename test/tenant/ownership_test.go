@@ -41,6 +41,9 @@ func TestTeamsMeetAtOneAddress(t *testing.T) {
 	if pattern.MatchString("honest") {
 		c.keepHonest()
 	}
+	if pattern.MatchString("records of one scale set") {
+		c.keepRecordsFew()
+	}
 	if pattern.MatchString("budgets") {
 		c.keepBudgets()
 	}
