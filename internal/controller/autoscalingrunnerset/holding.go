@@ -55,9 +55,12 @@ func (c *Controller) releaseIfHeld(ctx context.Context, w *world) (err error) {
 }
 
 // dropRecords deletes the records of scale sets that the set has no longer, or that it reaches by another way than
-// when it recorded them, as after a change of its certificates; and those of a former set of its name.
+// when it recorded them, as after a change of its certificates; and those of a former set of its name. After a call
+// that failed when it was recorded what the set holds, that stays as well, and no more: a server may find another scale
+// set each time.
 func (c *Controller) dropRecords(ctx context.Context, w *world) error {
-	if !w.Answered() || w.LastSync.Err != nil || w.Registration == nil {
+	failed, held := w.LastSync.Err != nil, w.LastSync.Result.Held
+	if !w.Answered() || (failed && held == 0) || (!failed && w.Registration == nil) {
 		return nil
 	}
 	records, err := c.holders.Of(ctx, w.Key)
@@ -66,9 +69,11 @@ func (c *Controller) dropRecords(ctx context.Context, w *world) error {
 	}
 	leaving := w.Records.Leaving()
 	return c.holders.Drop(ctx, slices.DeleteFunc(records, func(r holders.Record) bool {
-		present := r.IsAt(w.Registration.URL, w.Registration.ID) && r.Way == w.LastSync.Result.Way
+		present := w.Registration != nil && r.IsAt(w.Registration.URL, w.Registration.ID) &&
+			(failed || r.Way == w.LastSync.Result.Way)
+		last := failed && r.ID == held && r.Way == w.LastSync.Result.Way
 		former := slices.ContainsFunc(leaving,
 			func(l v1alpha1.ScaleSetRegistration) bool { return r.IsAt(l.URL, l.ID) })
-		return r.Holder.UID == w.Set.UID && (present || former)
+		return r.Holder.UID == w.Set.UID && (present || last || former)
 	})...)
 }

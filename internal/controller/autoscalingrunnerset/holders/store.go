@@ -113,6 +113,10 @@ func (s *Store) Requests(_ context.Context, object client.Object) []ctrl.Request
 	return []ctrl.Request{{NamespacedName: r.Holder.Key}}
 }
 
+// mostRecords bounds the records of a set, which no quota of its namespace does: it has those of the present scale set
+// and of MaxRegistrationRecords that it leaves. A server that finds another one each time gets no more.
+const mostRecords = 2 * v1alpha1.MaxRegistrationRecords
+
 // Hold records that a set holds a scale set that GitHub has just answered, unless it does already. created says that
 // GitHub has just created it, so that whatever is recorded of its id is outdated. It fails with *HeldError if another
 // set holds it, and with *RecordError.
@@ -137,6 +141,13 @@ func (s *Store) hold(ctx context.Context, set Set, found ScaleSet, created bool)
 	err = s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: wanted.name()}, there)
 	switch {
 	case apierrors.IsNotFound(err):
+		own, err := s.Of(ctx, set.Key)
+		if err != nil {
+			return err
+		}
+		if len(own) >= mostRecords {
+			return fmt.Errorf("it is recorded already that the AutoscalingRunnerSet holds %d others", len(own))
+		}
 		return s.Client.Create(ctx, wanted.leaseOf(s.Namespace)) // refused if somebody is faster, or the cache behind
 	case err != nil:
 		return err

@@ -53,6 +53,8 @@ type Result struct {
 	Posted bool
 	// MayExist is set if the call failed and GitHub may have the scale set all the same.
 	MayExist bool
+	// Held is the id that it was recorded last that the set holds, 0 if that wasn't. The call may have failed after that.
+	Held int
 	// Set is GitHub's answer, nil if the call failed. Unsought are names of Request.MayBeNamed that it says nothing
 	// about.
 	Set      *actions.RunnerScaleSet
@@ -90,7 +92,7 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 		return result, err
 	}
 	result.Set, err = work.run(ctx)
-	result.Unsought = work.unsought
+	result.Unsought, result.Held = work.unsought, work.held
 	_, inUse := errors.AsType[*holders.HeldError](err) // what has the name is another set's
 	result.Posted = (result.Posted || work.posted) && !inUse
 	result.MayExist = err != nil && !inUse && (result.MayExist || work.created || work.uncertain)

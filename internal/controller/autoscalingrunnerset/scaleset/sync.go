@@ -56,6 +56,8 @@ type sync struct {
 	// posted is set when GitHub was asked to create a scale set, created when it has answered that it did, and
 	// uncertain if it may have done so without an answer.
 	posted, created, uncertain bool
+	// held is the id of the scale set that it was recorded last that this set holds, 0 if it wasn't.
+	held int
 }
 
 // run finds, creates and updates the scale set, and returns it as it is afterwards. Nothing is changed before it is
@@ -97,7 +99,11 @@ func (s *sync) hold(ctx context.Context, current *actions.RunnerScaleSet) error 
 			return &holders.HeldError{Asking: s.set.Key, ID: current.ID, Name: current.Name}
 		}
 	}
-	return s.holders.Hold(ctx, s.set, found, s.created)
+	err := s.holders.Hold(ctx, s.set, found, s.created)
+	if err == nil {
+		s.held = found.ID
+	}
+	return err
 }
 
 // scaleSet returns a scale set at the desired address, as it is reached.
