@@ -61,6 +61,9 @@ var ErrListenedTo = errors.New("somebody else listens to it, such as the same sc
 // set whose session lasts longer is listened to.
 const sessionLifetime = 2 * time.Minute
 
+// sessionRetry is the pause between looks whether a session has ended.
+const sessionRetry = 10 * time.Second
+
 // remove tries the references in turn. It returns the first error, or a later one if the first says that the
 // credentials are unusable: those won't come back, while the later ones may be refused only for now.
 func (t Target) remove(ctx context.Context, connections Connections) error {
@@ -122,7 +125,7 @@ func ProgressOf(
 		failure := failures[r]
 		hopeless := credentials.Gone(failure) ||
 			(deleting && (credentials.Unusable(failure) || errors.Is(failure, errNoCredentials))) ||
-			(errors.Is(failure, ErrListenedTo) && !now.Before(startedAt.Add(sessionLifetime)))
+			(errors.Is(failure, ErrListenedTo) && last.Started.Sub(startedAt) >= sessionLifetime)
 		return !hopeless || apiaccess.MayPass(failure, startedAt, now)
 	})
 	if !hopeful || !now.Before(deadline) {
@@ -130,5 +133,9 @@ func ProgressOf(
 			func(r v1alpha1.ScaleSetRegistration) bool { return failures[r] != nil })
 		return Progress{Over: true, Deleted: deleted, Left: left, Cause: last.Err}
 	}
-	return Progress{Cause: last.Err, RetryAfter: max(min(RetryAt(last).Sub(now), deadline.Sub(now)), 0)}
+	retryAt := RetryAt(last)
+	if errors.Is(last.Err, ErrListenedTo) { // the session of a listener that was killed ends at a time that nobody tells
+		retryAt = last.Finished.Add(sessionRetry)
+	}
+	return Progress{Cause: last.Err, RetryAfter: max(min(retryAt.Sub(now), deadline.Sub(now)), 0)}
 }
