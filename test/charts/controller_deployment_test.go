@@ -196,7 +196,7 @@ func TestMetricsOfListenersOnly(t *testing.T) {
 	for _, off := range []string{"0", "'0'"} {
 		got := manager(t, "metrics: {controllerManagerAddr: "+off+", "+rest)
 		check(t, "ports", got.Ports, []corev1.ContainerPort{{Name: "pprof", ContainerPort: 6060, Protocol: corev1.ProtocolTCP}})
-		check(t, "arguments", got.Args[6:], []string{
+		check(t, "arguments", got.Args[7:], []string{
 			"--listener-metrics-addr=:9090", "--listener-metrics-endpoint=/metrics", "--metrics-addr=0", "--pprof-addr=:6060",
 		})
 	}

@@ -21,7 +21,7 @@ func TestLabelThatNoObjectMayHaveIsSaid(t *testing.T) {
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	r.WaitDone(r.QueueJobs(1, 0))
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
-	bad := &v1alpha1.ResourceMeta{Labels: map[string]string{"bad label!": "x"}}
+	bad := &v1alpha1.ResourceMeta{Labels: map[string]string{"team": "bad label!"}} // a key that listeners may have
 	for name, give := range map[string]func(*v1alpha1.AutoscalingRunnerSetSpec, *v1alpha1.ResourceMeta){
 		"EphemeralRunnerSet": func(s *v1alpha1.AutoscalingRunnerSetSpec, m *v1alpha1.ResourceMeta) { s.EphemeralRunnerSetMetadata = m },
 		"AutoscalingListener": func(s *v1alpha1.AutoscalingRunnerSetSpec, m *v1alpha1.ResourceMeta) {

@@ -176,7 +176,7 @@ func (g *gathering) bindings(ctx context.Context) {
 		g.read(ctx, inNamespaces, "RoleBindings", client.InNamespace(g.Namespace))
 	}
 	g.read(ctx, clusterWide, "ClusterRoleBindings")
-	add := func(kind string, binding *metav1.ObjectMeta, subjects []rbacv1.Subject) {
+	addBinding := func(kind string, binding *metav1.ObjectMeta, subjects []rbacv1.Subject) {
 		name := kind + " " + strings.TrimPrefix(binding.Namespace+"/"+binding.Name, "/")
 		for runners, set := range sets {
 			bound := func(subject rbacv1.Subject) bool { return runners.isBound(subject, ofSystem(binding)) }
@@ -186,10 +186,10 @@ func (g *gathering) bindings(ctx context.Context) {
 		}
 	}
 	for i := range inNamespaces.Items {
-		add("RoleBinding", &inNamespaces.Items[i].ObjectMeta, inNamespaces.Items[i].Subjects)
+		addBinding("RoleBinding", &inNamespaces.Items[i].ObjectMeta, inNamespaces.Items[i].Subjects)
 	}
 	for i := range clusterWide.Items {
-		add("ClusterRoleBinding", &clusterWide.Items[i].ObjectMeta, clusterWide.Items[i].Subjects)
+		addBinding("ClusterRoleBinding", &clusterWide.Items[i].ObjectMeta, clusterWide.Items[i].Subjects)
 	}
 }
 
