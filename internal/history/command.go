@@ -4,7 +4,9 @@
 package history
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,6 +31,7 @@ import (
 	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/history/access"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page"
 	"github.com/harrier-ci/harrier/internal/history/question"
@@ -50,6 +53,8 @@ const (
 type Options struct {
 	// Address is where questions are answered, on loopback; MetricsAddress has probes and metrics.
 	Address, MetricsAddress string
+	// Open is how others than those on loopback are answered.
+	Open Open
 	// Hosts are names by which the page may be asked, besides those of loopback.
 	Hosts     []string
 	File      string
@@ -92,7 +97,7 @@ func ParseOptions(arguments []string, environment func(string) string, output io
 	if o.Retention, err = question.ParseDuration(*retention); err != nil || o.Retention < time.Hour {
 		return o, fmt.Errorf("--retention=%s must be days such as 90d, or a duration of an hour or more", *retention)
 	}
-	if err := checkLoopback(o.Address); err != nil {
+	if err := cmp.Or(checkLoopback(o.Address), o.Open.check()); err != nil {
 		return o, err
 	}
 	if o.Prices.CPUHour < 0 || o.Prices.GiBHour < 0 {
@@ -105,6 +110,7 @@ func (o *Options) register(flags *flag.FlagSet) {
 	flags.StringVar(&o.Address, "address", "127.0.0.1:8090", "address of the page and the API. It must be one of "+
 		"loopback: whoever reaches it may read all jobs")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "127.0.0.1:8091", "address of probes and metrics")
+	o.Open.register(flags)
 	flags.Func("hosts", "`names` besides localhost by which browsers may ask, with commas between them",
 		func(list string) error {
 			o.Hosts = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
@@ -178,18 +184,25 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 		MaxPending: watch.MaxPending,
 	}
 	var started atomic.Bool
+	seen := &access.View{Ledger: store, Cluster: name}
 	questions := server.Handler(server.Options{
-		Ledger: store, Prices: options.Prices, Clock: now, Log: log, Registry: registry, Hosts: options.Hosts,
+		Ledger: seen, Prices: options.Prices, Clock: now, Log: log, Registry: registry, Hosts: options.Hosts,
 		Pages: page.Handler(page.Options{
-			Ledger: store, Prices: options.Prices, Cluster: objects, Name: name, Clock: now, Log: log,
+			Ledger: seen, Prices: options.Prices, Cluster: objects, Name: name, Clock: now, Log: log,
 		}),
 	})
 	probes := server.Probes(server.ProbeOptions{Ledger: store, Log: log, Registry: registry, Started: started.Load,
 		Health: recorder.Health})
-	if err := serve(ctx, "metrics-address", options.MetricsAddress, probes, stop, log); err != nil {
+	if err := serve(ctx, "metrics-address", options.MetricsAddress, probes, nil, stop, log); err != nil {
 		return err
 	}
-	if err := serve(ctx, "address", options.Address, questions, stop, log); err != nil {
+	if options.Open.Mode != "" {
+		guarded, limits := options.Open.guard(reader, name, log).Around(questions), options.Open.encryption()
+		if err := serve(ctx, "open-address", options.Open.Address, guarded, limits, stop, log); err != nil {
+			return err
+		}
+	}
+	if err := serve(ctx, "address", options.Address, access.Loopback(questions), nil, stop, log); err != nil {
 		return err
 	}
 	err = objects.Start(ctx, recorder.Report)
@@ -282,15 +295,19 @@ func checkLoopback(address string) error {
 	return nil
 }
 
-// serve listens on the address that a flag has, answers there until the context ends, and stops the program if it
-// can't.
-func serve(ctx context.Context, flag, address string, handler http.Handler, stop context.CancelCauseFunc,
-	log logr.Logger) error {
+// serve listens on the address that a flag has, answers there until the context ends, with TLS unless encryption is nil,
+// and stops the program if it can't.
+func serve(ctx context.Context, flag, address string, handler http.Handler, encryption *tls.Config,
+	stop context.CancelCauseFunc, log logr.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen on --%s: %w", flag, err)
 	}
-	log.Info("Answering", flag, listener.Addr().String())
+	at := listener.Addr()
+	if encryption != nil {
+		listener = tls.NewListener(listener, encryption)
+	}
+	log.Info("Answering", flag, at.String())
 	answering := server.New(handler)
 	context.AfterFunc(ctx, func() { _ = answering.Close() })
 	go func() {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/harrier-ci/harrier/internal/history/access"
 )
 
 const (
@@ -97,8 +99,11 @@ func (p *pages) pause(ctx context.Context, own *place, ticker clock.Ticker) (now
 	return now, ""
 }
 
-// peerOf returns who follows a page: the address that it came from.
+// peerOf returns who follows a page: the user or, if nobody knows one, the address that it came from.
 func peerOf(r *http.Request) string {
+	if user := access.UserOf(r.Context()); user != "" {
+		return "user " + user
+	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

@@ -21,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/harrier-ci/harrier/internal/history/access"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/page/link"
 	"github.com/harrier-ci/harrier/internal/history/page/picture"
@@ -47,7 +48,7 @@ type Cluster interface {
 
 // Options have what pages are made of.
 type Options struct {
-	Ledger *ledger.Ledger
+	Ledger access.Reader
 	Prices ledger.Prices
 	// Cluster may be nil; Name is its name in the ledger.
 	Cluster Cluster
@@ -222,7 +223,10 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request, k *kind) {
 // refuse answers with the error that prevents a page.
 func (p *pages) refuse(w http.ResponseWriter, r *http.Request, k *kind, err error) {
 	var wrong *ledger.FilterError
+	var refused *access.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		p.fail(w, refused.Status, refused.Message)
 	case errors.As(err, &wrong):
 		shown := ledger.FilterError{Field: words.Foreign(wrong.Field), Value: words.Foreign(wrong.Value), Want: wrong.Want}
 		p.fail(w, http.StatusBadRequest, shown.Error())

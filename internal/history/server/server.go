@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/harrier-ci/harrier/internal/history/access"
 	"github.com/harrier-ci/harrier/internal/history/ledger"
 	"github.com/harrier-ci/harrier/internal/history/question"
 )
@@ -35,7 +36,7 @@ const (
 
 // Options have what the answers are made of.
 type Options struct {
-	Ledger   *ledger.Ledger
+	Ledger   access.Reader
 	Prices   ledger.Prices
 	Clock    clock.PassiveClock
 	Log      logr.Logger
@@ -117,7 +118,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, name string, read
 	}
 	s.answers.WithLabelValues(name).Observe(s.Clock.Since(began).Seconds())
 	var wrong *ledger.FilterError
+	var refused *access.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		fail(w, refused.Status, err.Error())
 	case err == nil:
 		write(w, answer, asked.CSV)
 	case errors.As(err, &wrong):

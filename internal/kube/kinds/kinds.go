@@ -41,7 +41,7 @@ var (
 	}
 	clusterWide = map[schema.GroupVersion][]string{
 		corev1.SchemeGroupVersion:           {"Namespace", "Node"},
-		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview"},
+		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview", "TokenReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
 		rbacv1.SchemeGroupVersion:           {"ClusterRoleBinding"},
 		apiextensions:                       {"CustomResourceDefinition"},
