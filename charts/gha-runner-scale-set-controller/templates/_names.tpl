@@ -56,7 +56,38 @@ so it has 52 characters at most.
 
 {{/* Names besides localhost by which browsers may ask the ledger, with commas between them. */}}
 {{- define "gha-runner-scale-set-controller.history-hosts" -}}
-{{- (.Values.history | default dict).hosts | default list | join "," }}
+{{- $hosts := (.Values.history | default dict).hosts | default list }}
+{{- if include "gha-runner-scale-set-controller.history-mode" . }}
+{{- $name := include "gha-runner-scale-set-controller.service-name" (dict "root" . "suffix" "history") }}
+{{- $namespace := include "gha-runner-scale-set-controller.namespace" . }}
+{{- $hosts = concat (list $name (printf "%s.%s" $name $namespace) (printf "%s.%s.svc" $name $namespace) (printf "%s.%s.svc.cluster.local" $name $namespace)) $hosts }}
+{{- end }}
+{{- $hosts | join "," }}
+{{- end }}
+
+{{/* How the ledger is opened: token, proxy, or empty if it is closed. Fails for what would not work, or not be safe. */}}
+{{- define "gha-runner-scale-set-controller.history-mode" -}}
+{{- $history := .Values.history | default dict }}
+{{- $auth := $history.auth | default dict }}
+{{- $proxy := $auth.proxy | default dict }}
+{{- if not $auth.mode }}
+{{- if or $history.allowFrom $auth.tlsSecret $proxy.secretName $proxy.clientCASecret }}
+{{- fail "history.allowFrom and history.auth are about a ledger that is open: set history.auth.mode to token or proxy" }}
+{{- end }}
+{{- else }}
+{{- if not (include "gha-runner-scale-set-controller.is-on" (dict "values" .Values.rbac "key" "clusterRoles")) }}
+{{- fail "history.auth needs a ClusterRole, to ask the API server who asks and what he may see; without it (rbac.clusterRoles is false) the ledger stays closed" }}
+{{- end }}
+{{- if eq $auth.mode "proxy" }}
+{{- if eq (empty $proxy.secretName) (empty $proxy.clientCASecret) }}
+{{- fail "history.auth.mode is proxy, and anybody can send a header: set one of history.auth.proxy.secretName and clientCASecret, by which the proxy proves itself" }}
+{{- end }}
+{{- if and $proxy.clientCASecret (not $auth.tlsSecret) }}
+{{- fail "history.auth.proxy.clientCASecret needs history.auth.tlsSecret: without TLS nobody shows a certificate" }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $auth.mode }}
 {{- end }}
 
 {{- define "gha-runner-scale-set-controller.namespace" -}}

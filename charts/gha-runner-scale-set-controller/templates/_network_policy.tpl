@@ -1,6 +1,6 @@
 {{/*
 A NetworkPolicy that admits only readers of metrics; NetworkPolicies never apply to the kubelet's probes. Takes root,
-name, pods (the labels that select them), metricsAddr (empty without metrics) and, unless it is the value networkPolicy, policy.
+name, pods (the labels that select them), metricsAddr (empty without metrics) unless it is the value networkPolicy, policy, and more (port and from).
 */}}
 {{- define "gha-runner-scale-set-controller.network-policy" -}}
 {{- $policy := (include "gha-runner-scale-set-controller.without-nulls" (.policy | default .root.Values.networkPolicy) | fromJson).value -}}
@@ -29,6 +29,15 @@ spec:
         - port: {{ $port }}
           protocol: TCP
       {{- with $policy.metricsFrom }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+  {{- end }}
+  {{- if .more }}
+    - ports:
+        - port: {{ .more.port }}
+          protocol: TCP
+      {{- with (include "gha-runner-scale-set-controller.without-nulls" .more.from | fromJson).value }}
       from:
         {{- toYaml . | nindent 8 }}
       {{- end }}
