@@ -273,7 +273,10 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	environment := func(string) string { return "" }
 	for _, arguments := range [][]string{{"--retention=1"}, {"--retention=5m"}, {"--price-cpu-hour=-1"}, {"now"},
 		{"--color"}, {"--address=:8090"}, {"--address=0.0.0.0:8090"}, {"--address=10.0.0.7:8090"}, {"--address=[::]:8090"},
-		{"--address=history:8090"}, {"--address=127.0.0.1"}} {
+		{"--address=history:8090"}, {"--address=127.0.0.1"},
+		{"--auth=none"}, {"--auth=token", "--audience="}, {"--auth=proxy"}, {"--auth=proxy", "--proxy-ca-file=ca"},
+		{"--auth=proxy", "--proxy-ca-file=ca", "--tls-directory=tls", "--proxy-secret-file=secret"},
+		{"--auth=proxy", "--proxy-secret-file=secret", "--proxy-user-header="}} {
 		if _, err := history.ParseOptions(arguments, environment, io.Discard); err == nil {
 			t.Errorf("%v are options", arguments)
 		}

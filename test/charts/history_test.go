@@ -78,6 +78,49 @@ func TestTheLedgerIsClosed(t *testing.T) {
 		"--hosts=history.example.com,other.example.com")
 }
 
+// Opened on purpose, it has a Service and the right to ask who asks; by default, and with whatever would let somebody in
+// whom nobody knows, it has neither.
+func TestTheLedgerIsOpenedOnPurpose(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"mode: token": "--hosts=arc-gha-rs-controller-history,arc-gha-rs-controller-history.arc-systems," +
+			"arc-gha-rs-controller-history.arc-systems.svc,arc-gha-rs-controller-history.arc-systems.svc.cluster.local " +
+			"--auth=token --open-address=:8092 --audience=arc-gha-rs-controller-history.arc-systems.svc",
+		"mode: token, tlsSecret: t": "--tls-directory=/tls",
+		"mode: proxy, proxy: {secretName: s}": "--auth=proxy --open-address=:8092 --proxy-user-header=X-Forwarded-User " +
+			"--proxy-groups-header=X-Forwarded-Groups --proxy-secret-file=/proxy/secret",
+		"mode: proxy, tlsSecret: t, proxy: {clientCASecret: c, userHeader: X-User}": "--proxy-user-header=X-User " +
+			"--proxy-groups-header=X-Forwarded-Groups --proxy-ca-file=/proxy/ca.crt --tls-directory=/tls",
+	} {
+		rendered := render(t, controller, ledger, "history: {allowFrom: [{podSelector: {}}], "+
+			"networkPolicy: {enabled: true}, auth: {"+values+"}}")
+		set := historyOf(t, rendered)
+		checkContains(t, strings.Join(set.Spec.Template.Spec.Containers[0].Args, " "), want)
+		service := decode[corev1.Service](t, ofKind(rendered, "Service")[0])
+		check(t, values+": the Service selects the pod",
+			labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set.Spec.Template.Labels)), true)
+		policy := decode[networkingv1.NetworkPolicy](t, ofKind(rendered, "NetworkPolicy")[0])
+		check(t, values+": port", policy.Spec.Ingress[1].Ports[0].Port.String(), "8092")
+		check(t, values+": peers", len(policy.Spec.Ingress[1].From), 1)
+		checkContains(t, strings.Join(ofKind(rendered, "ClusterRole"), ""), "subjectaccessreviews")
+		check(t, values+": it asks whose token", strings.Contains(strings.Join(ofKind(rendered, "ClusterRole"), ""),
+			"tokenreviews"), strings.HasPrefix(values, "mode: token"))
+	}
+	check(t, "rights of a closed ledger", strings.Contains(strings.Join(render(t, controller, ledger)["history.yaml"], ""),
+		"reviews"), false)
+	for values, want := range map[string]string{
+		"auth: {mode: none}": "history", "auth: {mode: proxy}": "anybody can send a header",
+		"auth: {mode: proxy, proxy: {secretName: s, clientCASecret: c}}": "one of",
+		"auth: {mode: proxy, proxy: {clientCASecret: c}}":                "without TLS",
+		"allowFrom: [{podSelector: {}}]":                                 "set history.auth.mode",
+		"auth: {tlsSecret: t}":                                           "set history.auth.mode",
+	} {
+		checkContains(t, refusal(t, controller, "history: {enabled: true, "+values+"}"), want)
+	}
+	checkContains(t, refusal(t, controller, "history: {enabled: true, auth: {mode: token}}",
+		"{rbac: {clusterRoles: false}, crds: {install: false}, flags: {watchSingleNamespace: arc-runners}}"), "stays closed")
+}
+
 // The pod's name is fixed, and short enough for the label that Kubernetes makes of it and a hash of ten characters.
 func TestTheLedgersPodHasAName(t *testing.T) {
 	t.Parallel()
