@@ -78,7 +78,7 @@ func (t *tokens) who(r *http.Request) (*authenticationv1.UserInfo, error) {
 }
 
 // SecretHeader has what a proxy proves itself by, if not by a certificate.
-const SecretHeader = "X-Harrier-Proxy-Secret" //nolint:gosec // the name of a header
+const SecretHeader = "X-Harrier-Proxy-Secret"
 
 // Proxy is one that says in headers who asks.
 type Proxy struct {
