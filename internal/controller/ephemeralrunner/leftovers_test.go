@@ -309,3 +309,30 @@ func TestSecretOfARunnerThatVanishesIsLeftIfItMayNotBeRead(t *testing.T) {
 		f.wasGone = true
 	}, newRunner(lost["an owner that is gone"], func(r *v1alpha1.EphemeralRunner) { r.Finalizers = nil }))
 }
+
+// A backup may bring back Secrets alone: nothing leads to them, so they are looked for, in namespaces that have a scale
+// set. Of the others nothing tells whether they were a runner's.
+func TestSecretsAloneGoWithinTheHour(t *testing.T) {
+	runner, other := newRunner(), newRunner()
+	restored := newSecret(newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name = "set-runner-gone" }), 38, "config")
+	chart := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set-github",
+		Labels: map[string]string{v1alpha1.LabelScaleSetName: "set"}}, Data: map[string][]byte{"github_token": []byte("x")}}
+	elsewhere := restored.DeepCopy()
+	restored.OwnerReferences, elsewhere.OwnerReferences = nil, nil
+	elsewhere.Namespace = "nobodys"
+	owned := newSecret(other, 39, "config")
+	owned.Name = "set-runner-owned"
+	inBubble(t, func(f *fixture) {
+		started := f.start()
+		f.elapse(time.Hour)
+		for due := true; due; {
+			_, due = started.Next()
+		}
+		for secret, stays := range map[*corev1.Secret]bool{restored: false, chart: true, elsewhere: true, owned: true} {
+			there := controllertest.Read(f, f.api, client.ObjectKeyFromObject(secret), &corev1.Secret{})
+			if there != stays {
+				t.Errorf("Secret %s/%s is there: %t", secret.Namespace, secret.Name, there)
+			}
+		}
+	}, runner, restored, chart, elsewhere, owned)
+}

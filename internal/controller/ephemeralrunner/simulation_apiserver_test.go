@@ -67,8 +67,8 @@ func (s *simulation) Get(ctx context.Context, key client.ObjectKey, object clien
 func (s *simulation) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seenRunner != nil {
-		list.(*v1alpha1.EphemeralRunnerList).Items = []v1alpha1.EphemeralRunner{*s.seenRunner.DeepCopy()}
+	if runners, ok := list.(*v1alpha1.EphemeralRunnerList); ok && s.seenRunner != nil {
+		runners.Items = []v1alpha1.EphemeralRunner{*s.seenRunner.DeepCopy()}
 	}
 	return nil
 }

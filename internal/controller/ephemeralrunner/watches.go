@@ -37,6 +37,12 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Pod{}, c.podEvents()).
 		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ reconcile.Queue) error { return c.begin(ctx) })).
+		WatchesRawSource(source.Func(func(ctx context.Context, q reconcile.Queue) error {
+			go c.remains.RunSecrets(ctx, func(secret client.Object) {
+				enqueue(q, secret, secret.GetName(), priorityLow)
+			})
+			return nil
+		})).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers)).
 		Complete(c)
 }
