@@ -146,9 +146,11 @@ func (s *stage) neverRepeat() error {
 	return errors.Join(all...)
 }
 
-// hadJob makes a runner of team b that had a job, and deletes it.
+// hadJob makes a runner of team b that had a job, and deletes it. The manager removes a runner without a set; a
+// finalizer of team b's keeps it until it has said what it has to say.
 func (s *stage) hadJob(number int) error {
 	runner := s.runner(fmt.Sprint("had-job-", number), "endless-names", s.attacker.namespace)
+	runner.Finalizers = []string{"b.example/says-it-had-a-job"}
 	if err := s.attacker.client.Create(s.Context(), runner); err != nil {
 		return err
 	}
@@ -157,7 +159,11 @@ func (s *stage) hadJob(number int) error {
 		`"jobRepositoryName":"b/app","jobWorkflowRef":"b/app/.github/workflows/ci.yaml@main","finishedAt":%q}}`,
 		number, endless, number, now)
 	change := client.RawPatch(types.MergePatchType, []byte(patch))
-	if err := s.attacker.client.Status().Patch(s.Context(), runner, change); client.IgnoreNotFound(err) != nil {
+	if err := s.attacker.client.Status().Patch(s.Context(), runner, change); err != nil {
+		return err
+	}
+	freed := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := s.attacker.client.Patch(s.Context(), runner, freed); client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	return client.IgnoreNotFound(s.attacker.client.Delete(s.Context(), runner))
