@@ -155,3 +155,26 @@ func TestRecordFollowsTheName(t *testing.T) {
 		t.Errorf("error %v, or the other is still refused", err)
 	}
 }
+
+// No quota of a tenant's namespace limits the Leases in the manager's.
+func TestASetHasFewRecords(t *testing.T) {
+	f := newFixture(t)
+	set := f.install("team-a", "first")
+	const most = 32 // twice the registrations that a set remembers
+	for id := range most {
+		if err := f.store.Hold(f.Context(), set, found(id+1, "build"), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refused *holders.RecordError
+	if err := f.store.Hold(f.Context(), set, found(most+1, "build"), false); !errors.As(err, &refused) {
+		t.Errorf("record %d: %v", most+1, err)
+	}
+	if err := f.store.Hold(f.Context(), set, found(most, "renamed"), false); err != nil {
+		t.Errorf("one that it has: %v", err)
+	}
+	of, err := f.store.Of(f.Context(), set.Key)
+	if err != nil || len(of) != most {
+		t.Errorf("%d records, %v", len(of), err)
+	}
+}
