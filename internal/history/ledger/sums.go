@@ -137,6 +137,14 @@ func (s *sums) mergeNumbers(more *sums) {
 	s.cpuRequest, s.memoryRequest = cpu, memory
 }
 
+// subtractNumbers takes sums away that are part of these. A job that has finished since these were read is in no group.
+func (s *sums) subtractNumbers(part *sums) {
+	numbers := s.numbers()
+	for i, number := range part.numbers() {
+		*numbers[i] = max(0, *numbers[i]-*number)
+	}
+}
+
 // histograms have the form that the database has.
 type histograms struct{ peakMemory, cpuAverage, throttled, times string }
 

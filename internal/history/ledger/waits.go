@@ -74,7 +74,7 @@ func (l *Ledger) WaitsBy(ctx context.Context, by By, filter Filter) ([]Wait, err
 		New: newWaitTimes, Merge: histogram.List.Include,
 		Weight: func(times histogram.List) int64 { return times[len(waitPhases)].Count() },
 	})
-	err = l.rows(ctx, q, func(rows *sql.Rows) error {
+	err = l.periodRows(ctx, q, func(rows *sql.Rows) error {
 		var of Group
 		var text string
 		if err := of.scan(rows, by, &text); err != nil {
