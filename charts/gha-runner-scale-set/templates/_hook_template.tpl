@@ -29,6 +29,9 @@ template without a spec. Empty without one. JSON.
     "annotations" (include "gha-runner-scale-set.strings" (list $annotations $given.annotations) | fromJson) }}
 {{- $_ := set $template "metadata" (merge $metadata (omit ($own.metadata | default dict) "labels" "annotations")) }}
 {{- $template = merge $template (omit $own "metadata") }}
+{{- if kindIs "map" $template.spec }}
+{{- $_ := set $template "spec" (include "gha-runner-scale-set.without-misplaced" $template.spec | fromJson) }}
+{{- end }}
 {{- end }}
 {{- toJson $template }}
 {{- end }}
