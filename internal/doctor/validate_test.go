@@ -176,9 +176,9 @@ func TestValidateContainersOfTheChart(t *testing.T) {
 func TestValidateWarnsOfMisplacedFields(t *testing.T) {
 	const good = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\n"
 	for values, want := range map[string][2]string{
-		"template: {spec: {securityContext: {readOnlyRootFilesystem: true}}}":                                           {"template.spec.securityContext.readOnlyRootFilesystem", "template.spec.containers[].securityContext.readOnlyRootFilesystem"},
+		"template: {spec: {securityContext: {readOnlyRootFilesystem: true}}}":                                            {"template.spec.securityContext.readOnlyRootFilesystem", "template.spec.containers[].securityContext.readOnlyRootFilesystem"},
 		"containerMode: {type: dind}\ntemplate: {spec: {initContainers: [{name: dind, securityContext: {fsGroup: 1}}]}}": {"template.spec.initContainers[0].securityContext.fsGroup", "template.spec.securityContext.fsGroup"},
-		"variants: [{name: a, template: {spec: {securityContext: {privileged: true}}}}]":                                {"variants[0].template.spec.securityContext.privileged", "variants[0].template.spec.containers[].securityContext.privileged"},
+		"variants: [{name: a, template: {spec: {securityContext: {privileged: true}}}}]":                                 {"variants[0].template.spec.securityContext.privileged", "variants[0].template.spec.containers[].securityContext.privileged"},
 	} {
 		findings, err := Validate([]byte(good + values))
 		if err != nil || len(findings) != 1 || findings[0].Severity != Warning || findings[0].Reason != "UnknownValue" ||

@@ -68,7 +68,7 @@ func TestPodFieldsBelowTheSchema(t *testing.T) {
 	}
 	file := filepath.Join(scaleSet.directory(), "pod-fields.yaml")
 	if *update {
-		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil { //nolint:gosec // not secret
+		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
