@@ -179,6 +179,11 @@ func (o *Options) convert(inputs []files.Input, below []string) (*report.Report,
 		if len(below) > 0 {
 			others += ", and directories that are not read: " + finding.Listed(below, maxNamed)
 		}
+		if len(found.Autoscalers) > 0 {
+			kind, name := found.Autoscalers[0].Target()
+			others += fmt.Sprintf("; an autoscaler alone has numbers and no runners: give the file with its %s %q, too",
+				kind, name)
+		}
 		return nil, nil, fmt.Errorf("%w; found %s", ErrNothingToConvert, output.OneLine(others))
 	}
 	now := time.Now()
@@ -225,7 +230,7 @@ func leftOver(found *legacy.Objects, used map[*legacy.Object]bool, below []strin
 				kind, name),
 				report.Advice{
 					Whose: report.Installer,
-					Fix:   "convert it together with its target, or set minRunners and maxRunners by hand",
+					Fix:   "give the file with its " + kind + ", too, or set minRunners and maxRunners by hand",
 				}, "spec.scaleTargetRef")
 		}
 	}

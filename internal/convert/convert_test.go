@@ -282,6 +282,12 @@ func TestInputs(t *testing.T) {
 			t.Errorf("%q: %v", input, o.err)
 		}
 	}
+	alone := run(t, "apiVersion: actions.summerwind.dev/v1alpha1\nkind: HorizontalRunnerAutoscaler\nmetadata: {name: a}\n"+
+		"spec: {scaleTargetRef: {name: builders}, maxReplicas: 2}")
+	if !errors.Is(alone.err, convert.ErrNothingToConvert) || !strings.Contains(alone.err.Error(),
+		`give the file with its RunnerDeployment "builders", too`) {
+		t.Errorf("an autoscaler alone: %v", alone.err)
+	}
 	for _, input := range []string{"a: [", "- 1\n- 2", "5"} {
 		if o := run(t, input); o.err == nil || errors.Is(o.err, finding.ErrProblems) {
 			t.Errorf("%q: %v", input, o.err)

@@ -108,7 +108,14 @@ var details = map[string]struct{ spec, values, said string }{
 		"WARNING NoCounterpart (Runner b/a)\n   spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE]",
 	},
 	"half an address pool is not converted": {"dockerdWithinRunnerContainer: true, env: [{name: DOCKER_DEFAULT_ADDRESS_POOL_BASE, value: 10.0.0.0/8}]", "", "!spec.env[DOCKER_DEFAULT_ADDRESS_POOL_BASE] ->"},
-	"a mount without volume":                {"volumeMounts: [{name: none, mountPath: /a}]", "containerMode: {type: dind}", "PROBLEM InvalidValues"},
+	"the node's Docker beside another": {
+		"volumes: [{name: s, hostPath: {path: /var/run/docker.sock}}], volumeMounts: [{name: s, mountPath: /var/run/docker.sock}]",
+		"containerMode: {type: dind}", "WARNING TwoDockers (Runner b/a)\n   spec.volumes[0].hostPath\n   the volume s has the socket",
+	},
+	"the node's run directory":    {"volumes: [{name: s, hostPath: {path: /run/}}]", "", "TwoDockers"},
+	"the node's Docker alone":     {"dockerEnabled: false, volumes: [{name: s, hostPath: {path: /var/run/docker.sock}}]", "containerMode: null", "!TwoDockers"},
+	"another directory of a node": {"volumes: [{name: s, hostPath: {path: /var/run/secrets}}, {name: t, emptyDir: {}}]", "", "!TwoDockers"},
+	"a mount without volume":      {"volumeMounts: [{name: none, mountPath: /a}]", "containerMode: {type: dind}", "PROBLEM InvalidValues"},
 }
 
 func TestDetails(t *testing.T) {

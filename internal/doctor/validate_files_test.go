@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,6 +97,27 @@ func files(t *testing.T, pattern string) []string {
 	return found
 }
 
+// A label or an annotation that several objects have is one finding with all its places.
+func TestValidateTellsOnceOfALabelOfSeveralObjects(t *testing.T) {
+	const labels = "labels: {app: builds, scraped: yes-please}"
+	findings, err := Validate([]byte("githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\n" +
+		"listenerTemplate: {metadata: {" + labels + "}, spec: {containers: [{name: listener, imagePullPolicy: Always}]}}\n" +
+		"resourceMeta: {autoscalingListener: {" + labels + "}, listenerConfigSecret: {annotations: {app: builds}}}"))
+	var got []string
+	for _, finding := range findings {
+		places, _, _ := strings.Cut(finding.Message, " left out: ")
+		got = append(got, places)
+	}
+	want := []string{
+		"listenerTemplate.metadata.labels[app], autoscalingListener.labels[app] are",
+		"listenerTemplate.metadata.labels[scraped], autoscalingListener.labels[scraped] are",
+		"listenerConfigSecretMetadata.annotations[app] is",
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 // Each field that the policy leaves out is named; with the controller's own settings, each that that controller leaves
 // out.
 func TestValidateKnowsThePolicyForListeners(t *testing.T) {
@@ -107,9 +129,9 @@ func TestValidateKnowsThePolicyForListeners(t *testing.T) {
 	}
 	restricted, code := said()
 	for _, part := range []string{
-		"spec.volumes[ca].secret is left out",
-		"spec.containers[listener].volumeMounts[/etc/ca] is left out: it mounts a volume that is left out",
-		"spec.containers[logs].image is left out",
+		"listenerTemplate.spec.volumes[ca].secret is left out",
+		"listenerTemplate.spec.containers[listener].volumeMounts[/etc/ca] is left out: it mounts a volume that is left out",
+		"listenerTemplate.spec.containers[logs].image is left out",
 		"listenerServiceAccountMetadata.annotations[eks.amazonaws.com/role-arn] is left out",
 	} {
 		if code != ExitProblems || !strings.Contains(restricted, part) {

@@ -171,6 +171,24 @@ func TestValidateContainersOfTheChart(t *testing.T) {
 	}
 }
 
+// A field of the other securityContext doesn't keep anything from being installed, so it is a warning. To remove it comes
+// first: to write it elsewhere would change what runs.
+func TestValidateWarnsOfMisplacedFields(t *testing.T) {
+	const good = "githubConfigUrl: https://github.com/acme\ngithubConfigSecret: github\n"
+	for values, want := range map[string][2]string{
+		"template: {spec: {securityContext: {readOnlyRootFilesystem: true}}}":                                            {"template.spec.securityContext.readOnlyRootFilesystem", "template.spec.containers[].securityContext.readOnlyRootFilesystem"},
+		"containerMode: {type: dind}\ntemplate: {spec: {initContainers: [{name: dind, securityContext: {fsGroup: 1}}]}}": {"template.spec.initContainers[0].securityContext.fsGroup", "template.spec.securityContext.fsGroup"},
+		"variants: [{name: a, template: {spec: {securityContext: {privileged: true}}}}]":                                 {"variants[0].template.spec.securityContext.privileged", "variants[0].template.spec.containers[].securityContext.privileged"},
+	} {
+		findings, err := Validate([]byte(good + values))
+		if err != nil || len(findings) != 1 || findings[0].Severity != Warning || findings[0].Reason != "UnknownValue" ||
+			!strings.HasPrefix(findings[0].Message, want[0]+": ") ||
+			findings[0].Fix != "remove it to keep what runs, or write it as "+want[1] {
+			t.Errorf("%s: found %+v, %v", values, findings, err)
+		}
+	}
+}
+
 // Another image may start the runner by itself, so without a command there is a warning; of GitHub's it is known that
 // it doesn't.
 func TestValidateRunnerWithoutCommand(t *testing.T) {

@@ -37,7 +37,7 @@ type Fault struct {
 	Message string
 	// Unknown: there is no field of this name at Path. A chart refuses it; the API server drops it.
 	Unknown bool
-	// Warning: neither the chart nor the API server refuses it.
+	// Warning: neither the chart nor the API server refuses it. The chart leaves out an unknown field of this kind.
 	Warning bool
 }
 
@@ -66,16 +66,20 @@ var loaded = map[string]func() (*chartv2.Chart, error){
 	charts.Controller: sync.OnceValues(func() (*chartv2.Chart, error) { return load(charts.Controller, doubts) }),
 }
 
-// unusedValues is an additional template of the chart. It renders only the sentences about unused values, which
-// NOTES.txt has among others.
+// unusedValues is an additional template of the chart. Of what NOTES.txt says it renders the sentences about unused
+// values, and the fields that the chart leaves out.
 var unusedValues = &archive.BufferedFile{
-	Name: "templates/without-effect.json", Data: []byte(`{{ include "gha-runner-scale-set.without-effect" . }}`),
+	Name: "templates/without-effect.json", Data: []byte(`{"notes": {{ include "gha-runner-scale-set.without-effect" . }},
+"misplaced": {{ include "gha-runner-scale-set.misplaced-fields" . }}}`),
 }
 
 // doubts does the same in the other chart, with what may be wrong with the image.
 var doubts = &archive.BufferedFile{
-	Name: unusedValues.Name, Data: []byte(`{{ include "gha-runner-scale-set-controller.doubts" . }}`),
+	Name: unusedValues.Name, Data: []byte(`{"notes": {{ include "gha-runner-scale-set-controller.doubts" . }}}`),
 }
+
+// leftOut is the message about a field that belongs into the other securityContext, of the pod or of a container.
+const leftOut = "this securityContext has no such field, only the other one, and Kubernetes has ignored it so far"
 
 func load(name string, more *archive.BufferedFile) (*chartv2.Chart, error) {
 	files, err := charts.Files(name)
@@ -179,10 +183,19 @@ func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault) {
 		return nil, []Fault{{Message: err.Error()}}
 	}
 	rendered := &Rendered{}
+	var faults []Fault
 	for _, file := range slices.Sorted(maps.Keys(texts)) {
 		switch {
 		case strings.HasSuffix(file, unusedValues.Name):
-			err = yaml.Unmarshal([]byte(texts[file]), &rendered.Notes)
+			var said struct {
+				Notes     []string
+				Misplaced []struct{ Path string }
+			}
+			err = yaml.Unmarshal([]byte(texts[file]), &said)
+			rendered.Notes = said.Notes
+			for _, field := range said.Misplaced {
+				faults = append(faults, Fault{Path: field.Path, Message: leftOut, Unknown: true, Warning: true})
+			}
 		case !strings.HasSuffix(file, ".txt") && !strings.Contains(file, "/crds/"):
 			err = rendered.read(texts[file])
 		}
@@ -190,7 +203,7 @@ func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault) {
 			return nil, []Fault{{Message: fmt.Sprintf("%s renders what is no YAML: %v", file, err)}}
 		}
 	}
-	return rendered, nil
+	return rendered, faults
 }
 
 func (r *Rendered) read(text string) error {

@@ -23,6 +23,7 @@ func (r *review) listener(place string, given *corev1.Container, volumes []corev
 	}
 	return corev1.Container{
 		Name:            given.Name,
+		ImagePullPolicy: given.ImagePullPolicy, // of the manager's own image
 		Resources:       r.resources(place+".resources", &given.Resources),
 		Env:             r.variables(place+".env", given.Env, refusedVariable),
 		VolumeMounts:    r.mounts(place+".volumeMounts", given.VolumeMounts, volumes, r.listenersOwn),

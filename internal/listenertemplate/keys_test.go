@@ -123,11 +123,11 @@ func checkKey(t *testing.T, policy listenertemplate.Policy, key, value, ofLabel,
 	want, kept := []listenertemplate.Refusal(nil), given.ObjectMeta
 	if ofLabel != "" {
 		kept.Labels = nil
-		want = append(want, listenertemplate.Refusal{Path: "metadata.labels[" + key + "]", Reason: ofLabel})
+		want = append(want, listenertemplate.Refusal{Path: "listenerTemplate.metadata.labels[" + key + "]", Reason: ofLabel})
 	}
 	if ofAnnotation != "" {
 		kept.Annotations = nil
-		want = append(want, listenertemplate.Refusal{Path: "metadata.annotations[" + key + "]", Reason: ofAnnotation})
+		want = append(want, listenertemplate.Refusal{Path: "listenerTemplate.metadata.annotations[" + key + "]", Reason: ofAnnotation})
 	}
 	if diff := cmp.Diff(want, accepted.Refused.First); diff != "" {
 		t.Errorf("%s: refused (-want +got):\n%s", key, diff)

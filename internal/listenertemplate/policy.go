@@ -75,7 +75,7 @@ func (p Policy) Name() string {
 type Accepted struct {
 	Template                               *corev1.PodTemplateSpec
 	Listener, ServiceAccount, ConfigSecret *v1alpha1.ResourceMeta
-	// Refused is the rest. Paths begin at the template, or with the name of the metadata's field in the spec.
+	// Refused is the rest. Paths begin in the scale set's spec: at listenerTemplate, or at the metadata's field.
 	Refused Refusals
 }
 
@@ -84,20 +84,30 @@ func (p Policy) Accept(spec *v1alpha1.AutoscalingRunnerSetSpec) Accepted {
 	r := &review{policy: p}
 	if p.Unrestricted {
 		template := r.withoutARCImage(spec.ListenerTemplate)
+		r.ofTemplate()
 		return Accepted{
 			Refused: r.refused, Template: template, Listener: spec.AutoscalingListenerMetadata,
 			ServiceAccount: spec.ListenerServiceAccountMetadata, ConfigSecret: spec.ListenerConfigSecretMetadata,
 		}
 	}
+	template := r.template(spec.ListenerTemplate)
+	r.addLost(spec.ListenerTemplate, template)
+	r.ofTemplate()
 	accepted := Accepted{
-		Template:       r.template(spec.ListenerTemplate),
+		Template:       template,
 		Listener:       r.metadata("autoscalingListener", spec.AutoscalingListenerMetadata),
 		ServiceAccount: r.withoutAnnotations("listenerServiceAccountMetadata", spec.ListenerServiceAccountMetadata),
 		ConfigSecret:   r.withoutAnnotations("listenerConfigSecretMetadata", spec.ListenerConfigSecretMetadata),
 	}
-	r.addLost(spec.ListenerTemplate, accepted.Template)
 	accepted.Refused = r.refused
 	return accepted
+}
+
+// ofTemplate has the paths of what was refused so far begin at the template's place in the spec.
+func (r *review) ofTemplate() {
+	for i := range r.refused.First {
+		r.refused.First[i].Path = "listenerTemplate." + r.refused.First[i].Path
+	}
 }
 
 // Template returns the part of a template that the policy allows, and reports no refusals. Applied to its own result,
@@ -120,7 +130,7 @@ func (p Policy) Object(meta *v1alpha1.ResourceMeta) *v1alpha1.ResourceMeta {
 
 // Refusal is a field that the policy leaves out.
 type Refusal struct {
-	// Path is for people, such as spec.volumes[ca].secret.
+	// Path is for people, such as listenerTemplate.spec.volumes[ca].secret.
 	Path   string
 	Reason string
 }

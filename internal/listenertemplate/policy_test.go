@@ -16,10 +16,15 @@ import (
 // policy is the restricted one with an image for further containers, and a class.
 var policy = listenertemplate.Policy{SidecarImages: []string{"logs:1"}, PriorityClasses: []string{"a", "high"}}
 
+// paths returns the paths of what was refused, without the template's own place, at which those in it begin.
 func paths(refused listenertemplate.Refusals) []string {
 	found := []string{}
 	for _, refusal := range refused.First {
-		found = append(found, refusal.Path)
+		path, inTemplate := strings.CutPrefix(refusal.Path, "listenerTemplate.")
+		if !inTemplate && (strings.HasPrefix(path, "spec") || strings.HasPrefix(path, "metadata")) {
+			path = "(no place) " + path
+		}
+		found = append(found, path)
 	}
 	return found
 }
@@ -49,7 +54,7 @@ func TestKept(t *testing.T) {
 		`spec: {automountServiceAccountToken: false}`,
 		`spec: {securityContext: {runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000, supplementalGroups: [7],` +
 			` runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}}`,
-		`spec: {containers: [{name: listener, resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}}]}`,
+		`spec: {containers: [{name: listener, imagePullPolicy: Always, resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}}]}`,
 		`spec: {containers: [{name: listener, livenessProbe: {httpGet: {path: /healthz, port: 8081},` +
 			` periodSeconds: 5}, readinessProbe: {tcpSocket: {port: 8081}}}]}`,
 		`spec: {containers: [{name: listener, env: [{name: A, value: b}, {name: GITHUB_ACTIONS_FORCE_GHES, value: "1"}, {name: GOGC, value: "50"},
@@ -359,7 +364,7 @@ func TestARCImages(t *testing.T) {
 		for _, p := range []listenertemplate.Policy{policy, {Unrestricted: true}} {
 			accepted := p.Accept(spec)
 			named := slices.Contains(accepted.Refused.First, listenertemplate.Refusal{
-				Path:   "spec.containers[listener].image",
+				Path:   "listenerTemplate.spec.containers[listener].image",
 				Reason: listenertemplate.ReasonARCImage,
 			})
 			if named != want || (want && len(accepted.Refused.First) != 1) {

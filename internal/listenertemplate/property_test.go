@@ -45,8 +45,9 @@ var allowed = map[reflect.Type]string{
 
 // The fields of the two kinds of containers.
 const (
-	listenerFields = "Name Resources Env VolumeMounts StartupProbe LivenessProbe ReadinessProbe SecurityContext"
-	sidecarFields  = listenerFields + " Image ImagePullPolicy Command Args WorkingDir Ports"
+	listenerFields = "Name ImagePullPolicy Resources Env VolumeMounts StartupProbe LivenessProbe ReadinessProbe " +
+		"SecurityContext"
+	sidecarFields = listenerFields + " Image Command Args WorkingDir Ports"
 )
 
 // forbidden returns the first field below value that is set and not allowed, "" if there is none.
@@ -203,7 +204,7 @@ func silent(given, kept *corev1.PodTemplateSpec, refused listenertemplate.Refusa
 		field := was.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		named := slices.ContainsFunc(refused.First, func(r listenertemplate.Refusal) bool {
-			return strings.HasPrefix(r.Path, "spec."+name)
+			return strings.HasPrefix(r.Path, "listenerTemplate.spec."+name)
 		})
 		kind := was.Field(i).Kind()
 		empty := (kind == reflect.Slice || kind == reflect.Map) && was.Field(i).Len() == 0

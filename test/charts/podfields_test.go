@@ -2,14 +2,20 @@ package charts
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
 // openSchema is the part of a JSON schema about allowed keys.
@@ -41,6 +47,134 @@ func TestPodFieldsInSchema(t *testing.T) {
 				check(t, list, keys(*items), jsonFields[corev1.Container]())
 			}
 		}
+	}
+}
+
+// The chart's notes name fields below those: the chart has a list of all that pods have, by type, each with the type of
+// what is in it.
+func TestPodFieldsBelowTheSchema(t *testing.T) {
+	t.Parallel()
+	types := map[string]map[string]string{}
+	addTypes(types, reflect.TypeFor[corev1.PodSpec]())
+	var text strings.Builder
+	text.WriteString("# The fields of a pod: those of each type, with the type of what is in them if it has fields, too.\n" +
+		"# Written by go test ./test/charts -run PodFieldsBelow -update\n")
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		fields, err := json.Marshal(types[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "%s: %s\n", name, fields)
+	}
+	file := filepath.Join(scaleSet.directory(), "pod-fields.yaml")
+	if *update {
+		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, file, string(written), text.String())
+}
+
+// addTypes adds the fields of a type, and the types of these.
+func addTypes(types map[string]map[string]string, of reflect.Type) {
+	if types[of.Name()] != nil {
+		return
+	}
+	fields := map[string]string{}
+	types[of.Name()] = fields
+	for _, field := range reflect.VisibleFields(of) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		is := field.Type
+		for is.Kind() == reflect.Pointer || is.Kind() == reflect.Slice {
+			is = is.Elem()
+		}
+		fields[name] = ""
+		// Those with a form of their own in JSON have no fields there, and of the metadata of a claim Kubernetes keeps any.
+		_, own := reflect.New(is).Interface().(json.Marshaler)
+		if is.Kind() == reflect.Struct && !own && is != reflect.TypeFor[metav1.ObjectMeta]() {
+			fields[name] = is.Name()
+			addTypes(types, is)
+		}
+	}
+}
+
+// The fields that only one of the two kinds of securityContext has.
+func TestSecurityFields(t *testing.T) {
+	t.Parallel()
+	pod, container := jsonFields[corev1.PodSecurityContext](), jsonFields[corev1.SecurityContext]()
+	text, err := os.ReadFile(filepath.Join(scaleSet.directory(), "templates", "_pod_fields.tpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pair := range map[string][2][]string{"container": {container, pod}, "pod": {pod, container}} {
+		alone := slices.DeleteFunc(slices.Clone(pair[0]), func(field string) bool { return slices.Contains(pair[1], field) })
+		checkContains(t, string(text), fmt.Sprintf(`"%s" (list "%s")`, name, strings.Join(alone, `" "`)))
+	}
+}
+
+// A field of the other securityContext is left out, as Kubernetes does, and told with the way to keep what runs first. The
+// API server takes the rest, asked to be strict.
+func TestMisplacedSecurityFields(t *testing.T) {
+	t.Parallel()
+	cluster := testkube.Shared(t)
+	namespace := cluster.NewNamespace(t)
+	for values, places := range map[string][2]string{
+		"template: {spec: {securityContext: {readOnlyRootFilesystem: true, fsGroup: 5}}}":                {"template.spec.securityContext", "template.spec.containers[].securityContext"},
+		"template: {spec: {securityContext: {capabilities: {drop: [ALL]}, fsGroup: null}}}":              {"template.spec.securityContext", "template.spec.containers[].securityContext"},
+		mode("dind") + "\ntemplate: {spec: {containers: [{name: dind, securityContext: {fsGroup: 1}}]}}": {"template.spec.containers[0].securityContext", "template.spec.securityContext"},
+		"template: {spec: {initContainers: [{name: a, image: i, securityContext: {sysctls: []}}]}}":      {"template.spec.initContainers[0].securityContext", "template.spec.securityContext"},
+		"listenerTemplate: {spec: {securityContext: {capabilities: {drop: [ALL]}}}}":                     {"listenerTemplate.spec.securityContext", "listenerTemplate.spec.containers[].securityContext"},
+		"containerMode: {type: kubernetes-novolume, kubernetesModeHookTemplate: {spec: {securityContext: {privileged: true}}}}": {
+			"containerMode.kubernetesModeHookTemplate.spec.securityContext", "containerMode.kubernetesModeHookTemplate.spec.containers[].securityContext"},
+		"variants: [{name: a}, {name: b, template: {spec: {securityContext: {privileged: true}}}}]": {
+			"variants[1].template.spec.securityContext", "variants[1].template.spec.containers[].securityContext"},
+	} {
+		said := notes(t, values)
+		field := regexp.MustCompile(regexp.QuoteMeta("WARNING: "+places[0]) + `\.(\w+): `).FindStringSubmatch(said)
+		if field == nil {
+			t.Errorf("%s: the notes don't name %s:\n%s", values, places[0], said)
+			continue
+		}
+		checkContains(t, said, "so far: remove it to keep what runs, or write it as "+places[1]+"."+field[1]+".")
+		check(t, values+": warnings", strings.Count(said, "WARNING"), 1)
+		rendered := renderSet(t, scaleSet.as("set", namespace), values)
+		for file, documents := range rendered {
+			if strings.Contains(strings.Join(documents, ""), field[1]+":") {
+				t.Errorf("%s: %s has %s", values, file, field[1])
+			}
+		}
+		admitAll(t, cluster, namespace, rendered)
+	}
+}
+
+// The notes name what Kubernetes doesn't have at any depth, and nothing that it has.
+func TestNotesNameUnknownFields(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"template: {spec: {containers: [{name: a, image: i, resources: {limits: {cpu: 1}}}, {name: runner, resources: {limit: {cpu: 1}}}]}}": "template.spec.containers[1].resources.limit",
+		"template: {spec: {affinity: {nodeAffinity: {requiredDuringScheduling: {}}}}}":                                                       "template.spec.affinity.nodeAffinity.requiredDuringScheduling",
+		"template: {spec: {volumes: [{name: a, projected: {sources: [{configMap: {nam: b}}]}}]}}":                                            "template.spec.volumes[0].projected.sources[0].configMap.nam",
+		"template: {spec: {containers: [{name: runner, env: [{name: A, valeFrom: {}}]}]}}":                                                   "template.spec.containers[0].env[0].valeFrom",
+		"listenerTemplate: {spec: {containers: [{name: listener, resources: {request: {}}}]}}":                                               "listenerTemplate.spec.containers[0].resources.request",
+		"containerMode: {type: kubernetes-novolume, kubernetesModeHookTemplate: {spec: {nodeSelectr: {a: b}}}}":                              "containerMode.kubernetesModeHookTemplate.spec.nodeSelectr",
+		"template: {spec: {tolerations: [{key: a, operater: Exists}]}}":                                                                      "template.spec.tolerations[0].operater",
+		"template: {spec: {tolerations: [{key: a, operater: null}], nodeSelector: {operater: a}}}":                                           "",
+		"template: {spec: {volumes: [{name: a, ephemeral: {volumeClaimTemplate: {metadata: {labels: {a: b}}, spec: {}}}}]}}":                 "",
+	} {
+		said := notes(t, values)
+		if want == "" {
+			check(t, values, strings.Contains(said, "no such field"), false)
+			continue
+		}
+		checkContains(t, said, "WARNING: "+want+": Kubernetes has no such field, and drops it: correct the spelling, or remove it.")
+		check(t, values+": warnings", strings.Count(said, "no such field"), 1)
 	}
 }
 

@@ -22,11 +22,10 @@ containerMode:
 
 const hookVariable = "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE"
 
-// The template of job pods becomes a file beside the container hooks, and a variable tells them its path.
+// The template of job pods becomes a file in a directory of its own, and a variable tells the container hooks its path.
 func TestHookTemplate(t *testing.T) {
 	t.Parallel()
-	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s",
-		"kubernetes-novolume": "/home/runner/k8s-novolume"} {
+	for _, containerMode := range []string{"kubernetes", "kubernetes-novolume"} {
 		rendered := renderSet(t, scaleSet, hookTemplate, mode(containerMode))
 		config := one[corev1.ConfigMap](t, rendered, "hook_extension.yaml")
 		check(t, "name", config.Name, "test-runners-gha-rs-hook-extension")
@@ -37,10 +36,10 @@ func TestHookTemplate(t *testing.T) {
 		check(t, "job container",
 			got.Spec.Containers[0].Name+" "+got.Spec.Containers[0].Resources.Requests.Cpu().String(), "$job 1")
 		check(t, "job label", got.Labels["team"], "ci")
-		checkHookFile(t, runnerPod(t, hookTemplate, mode(containerMode)), directory, config.Name, "extension")
+		checkHookFile(t, runnerPod(t, hookTemplate, mode(containerMode)), config.Name, "extension")
 		own := runnerPod(t, mode(containerMode),
 			"containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}")
-		checkHookFile(t, own, directory, "mine", "pod.yaml")
+		checkHookFile(t, own, "mine", "pod.yaml")
 	}
 }
 
@@ -82,27 +81,48 @@ containerMode:
 	check(t, "job container", got.Spec.Containers[0].Name, "$job")
 }
 
-// Without a template, job pods get the protection alone. Without a cluster, helm template renders none, as for ARC's
-// chart.
-func TestJobPodsAreProtectedWithoutATemplate(t *testing.T) {
+// Without a template in the values there is nothing of one, with and without a cluster, as in ARC's chart: the manager
+// gives runners theirs.
+func TestWithoutATemplateThereIsNothingOfOne(t *testing.T) {
 	t.Parallel()
-	cluster := scaleSet.with("--api-versions", "actions.github.com/v1alpha1")
 	const claim = "containerMode: {kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce]}}"
-	for containerMode, directory := range map[string]string{"kubernetes": "/home/runner/k8s",
-		"kubernetes-novolume": "/home/runner/k8s-novolume"} {
-		rendered := renderSet(t, cluster, mode(containerMode), claim)
-		check(t, "template", jobPods(t, rendered), protection("test-runners"))
-		set := one[v1alpha1.AutoscalingRunnerSet](t, rendered, "autoscalingrunnerset.yaml")
-		checkHookFile(t, set.Spec.Template.Spec, directory, "test-runners-gha-rs-hook-extension", "extension")
-		for title, other := range map[string]manifests{
-			"bare":           renderSet(t, scaleSet, mode(containerMode), claim),
-			"own ConfigMap":  renderSet(t, cluster, mode(containerMode), claim, "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}"),
-			"own variable":   renderSet(t, cluster, mode(containerMode), claim, "template: {spec: {containers: [{name: runner, image: i, env: [{name: "+hookVariable+", value: /mine.yaml}]}]}}"),
-			"no containers":  renderSet(t, cluster),
-			"docker in dind": renderSet(t, cluster, mode("dind")),
-		} {
-			check(t, containerMode+" "+title, len(other["hook_extension.yaml"]), 0)
+	for containerMode, mounts := range map[string]int{"kubernetes": 1, "kubernetes-novolume": 0} {
+		bare := renderSet(t, scaleSet, mode(containerMode), claim)
+		onCluster := renderSet(t, scaleSet.with("--api-versions", "actions.github.com/v1alpha1"),
+			mode(containerMode), claim)
+		check(t, containerMode+" on a cluster", onCluster, bare)
+		check(t, containerMode+" ConfigMaps", len(bare["hook_extension.yaml"]), 0)
+		pod := one[v1alpha1.AutoscalingRunnerSet](t, bare, "autoscalingrunnerset.yaml").Spec.Template
+		check(t, containerMode+" mounts", len(pod.Spec.Containers[0].VolumeMounts), mounts)
+		check(t, containerMode+" volumes", len(pod.Spec.Volumes), mounts)
+		check(t, containerMode+" annotations", len(pod.Annotations), 0)
+		for _, variable := range pod.Spec.Containers[0].Env {
+			check(t, containerMode+" variable", variable.Name == hookVariable, false)
 		}
+	}
+}
+
+// A ConfigMap that gives the runner variables may name a template: the manager may look into that one.
+func TestManagerReadsWhereTheRunnersVariablesAreFrom(t *testing.T) {
+	t.Parallel()
+	const from = `template: {spec: {containers: [{name: runner, image: i, envFrom: [
+{configMapRef: {name: proxies}}, {secretRef: {name: tokens}}, {configMapRef: {name: proxies}, prefix: P_}]}]}}`
+	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}
+	named := rule
+	named.ResourceNames = []string{"proxies"}
+	const tls = "githubServerTLS: {certificateFrom: {configMapKeyRef: {name: ca, key: ca.crt}}}"
+	for name, test := range map[string]struct {
+		values []string
+		want   []rbacv1.PolicyRule
+	}{
+		"kubernetes":               {[]string{mode("kubernetes-novolume"), from}, []rbacv1.PolicyRule{named}},
+		"dind":                     {[]string{mode("dind"), from}, nil},
+		"no sources":               {[]string{mode("kubernetes-novolume")}, nil},
+		"an authority in some one": {[]string{mode("kubernetes-novolume"), from, tls}, []rbacv1.PolicyRule{rule}},
+	} {
+		role := one[rbacv1.Role](t, renderSet(t, scaleSet, test.values...), "manager_role.yaml")
+		check(t, name, append([]rbacv1.PolicyRule(nil), slices.DeleteFunc(role.Rules,
+			func(r rbacv1.PolicyRule) bool { return r.Resources[0] != "configmaps" })...), test.want)
 	}
 }
 
@@ -119,6 +139,9 @@ func TestNotesOnKubernetesModes(t *testing.T) {
 		{[]string{hookTemplate, "template: {spec: {securityContext: {fsGroup: 1001}}}"}, map[string]bool{group: false}},
 		{[]string{mode("kubernetes-novolume"), "containerMode: {kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: mine, key: pod.yaml}}}"},
 			map[string]bool{group: false, unprotected: true}},
+		{[]string{mode("kubernetes-novolume"), "template: {spec: {containers: [{name: runner, image: i, env: [{name: " + hookVariable + ", value: /mine.yaml}]}]}}"},
+			map[string]bool{unprotected: true}},
+		{[]string{mode("kubernetes-novolume")}, map[string]bool{unprotected: false}},
 		{[]string{mode("dind")}, map[string]bool{group: false, unprotected: false}},
 	} {
 		notes, stderr, err := scaleSet.with("--dry-run=client").run(t, "install",
@@ -148,9 +171,9 @@ func TestManagerMayDeleteJobsInModeKubernetes(t *testing.T) {
 	}
 }
 
-func checkHookFile(t *testing.T, pod corev1.PodSpec, directory, configMap, key string) {
+func checkHookFile(t *testing.T, pod corev1.PodSpec, configMap, key string) {
 	t.Helper()
-	runner, path := pod.Containers[0], directory+"/hook-template.yaml"
+	runner, path := pod.Containers[0], "/harrier-hook-template/template.yaml"
 	check(t, "variable", runner.Env[len(runner.Env)-1], corev1.EnvVar{Name: hookVariable, Value: path})
 	check(t, "mount", runner.VolumeMounts[len(runner.VolumeMounts)-1], corev1.VolumeMount{
 		Name: "hook-extension", MountPath: path, SubPath: key, ReadOnly: true,

@@ -70,11 +70,6 @@ func TestScaleSetRefusals(t *testing.T) {
 		{certificateAt(`\\server\share`), `has to be one below a drive`},
 		{certificateAt(`//server/share`) + "\ntemplate: {spec: {os: {name: windows}}}", `has to be one below a drive`},
 		{certificateAt(` C:\ca`), "remove the space around it"},
-		{"template: {spec: {securityContext: {readOnlyRootFilesystem: true}}}", "template.spec.securityContext.readOnlyRootFilesystem: a pod has no such field"},
-		{"template: {spec: {containers: [{name: runner, securityContext: {fsGroup: 1}}]}}", "template.spec.containers[runner].securityContext.fsGroup: a container has no such field, only a pod has; write it as template.spec.securityContext.fsGroup"},
-		{"template: {spec: {initContainers: [{name: a, image: i, securityContext: {sysctls: []}}]}}", "template.spec.initContainers[a].securityContext.sysctls"},
-		{"listenerTemplate: {spec: {securityContext: {capabilities: {drop: [ALL]}}}}", "write it as listenerTemplate.spec.containers[].securityContext.capabilities"},
-		{"containerMode: {type: kubernetes-novolume, kubernetesModeHookTemplate: {spec: {securityContext: {privileged: true}}}}", "kubernetesModeHookTemplate.spec.securityContext.privileged"},
 		{hookTemplate + "\n  kubernetesModeHookTemplateFrom: {configMapKeyRef: {name: a, key: b}}", "are mutually exclusive"},
 	} {
 		checkContains(t, refusal(t, scaleSet, minimal, test.values), test.want)

@@ -54,9 +54,9 @@ func TestValuesFilesOfUsers(t *testing.T) {
 func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 	t.Parallel()
 	lost := map[string][]string{
-		"scale-set-listener.yaml": {"metadata.labels[scraped]", "spec.tolerations", "spec.priorityClassName",
-			"spec.containers[logs].image"},
-		"scale-set-unquoted.yaml": {"metadata.annotations[example.com/on]"},
+		"scale-set-listener.yaml": {"listenerTemplate.metadata.labels[scraped]", "listenerTemplate.spec.tolerations", "listenerTemplate.spec.priorityClassName",
+			"listenerTemplate.spec.containers[logs].image"},
+		"scale-set-unquoted.yaml": {"listenerTemplate.metadata.annotations[example.com/on]"},
 		"scale-set-umbrella.yaml": {"listenerServiceAccountMetadata.annotations[iam.example.com/role]"},
 	}
 	files, err := filepath.Glob("testdata/wild/scale-set-*.yaml")
@@ -82,7 +82,7 @@ func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 	spec := one[v1alpha1.AutoscalingRunnerSet](t, render(t, scaleSet, string(values)), "autoscalingrunnerset.yaml").Spec
 	accepted := listenertemplate.Policy{SidecarImages: []string{"fluent/fluent-bit"},
 		MetadataKeys: []string{"scraped"}, PriorityClasses: []string{"system-cluster-critical"}}.Accept(&spec)
-	check(t, "with those allowed", accepted.Refused.List(0), "spec.tolerations")
+	check(t, "with those allowed", accepted.Refused.List(0), "listenerTemplate.spec.tolerations")
 }
 
 // admitAll has the API server look at the objects as if they were created in the namespace.

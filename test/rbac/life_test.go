@@ -51,9 +51,15 @@ type life struct {
 // authority is the value githubServerTLS of the set trusting.
 var authority = rig.Values{"certificateFrom": rig.Values{"configMapKeyRef": rig.Values{"name": "ca", "key": "ca.crt"}}}
 
-// hookedTemplate has the volume that runner and job share.
-var hookedTemplate = rig.Values{"spec": rig.Values{"volumes": []any{rig.Values{"name": "work",
-	"emptyDir": rig.Values{}}}}}
+// hookedTemplate has the volume that runner and job share. The manager looks whether the runner's ConfigMap and Secret
+// name a template of job pods.
+var hookedTemplate = rig.Values{"spec": rig.Values{
+	"volumes": []any{rig.Values{"name": "work", "emptyDir": rig.Values{}}},
+	"containers": []any{rig.Values{"name": "runner", "envFrom": []any{
+		rig.Values{"configMapRef": rig.Values{"name": "variables"}},
+		rig.Values{"secretRef": rig.Values{"name": "proxy"}},
+	}}},
+}}
 
 // begin installs the controller and a scale set of each sort.
 func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
@@ -73,6 +79,7 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 			Data:       map[string][]byte{"username": []byte("u"), "password": []byte("p")},
 		},
 		&corev1.ConfigMap{ObjectMeta: l.named("ca"), Data: map[string]string{"ca.crt": certificate(t)}},
+		&corev1.ConfigMap{ObjectMeta: l.named("variables"), Data: map[string]string{"A": "b"}},
 	)
 	server := rig.Values{"url": proxy, "credentialSecretRef": "proxy"}
 	r.InstallSet(proxied, rig.Values{"proxy": rig.Values{"http": server, "https": server}})

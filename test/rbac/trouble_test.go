@@ -160,6 +160,11 @@ func (l *life) leaveJobPods() {
 		}
 		return runner != ""
 	})
+	own := &corev1.Pod{}
+	err := l.rig.Cluster.Client().Get(l.Context(), client.ObjectKey{Namespace: l.rig.RunnerNamespace, Name: runner}, own)
+	if err != nil || own.Annotations[v1alpha1.AnnotationHookTemplate] == "" {
+		l.Errorf("the runner has no template of job pods: %v, %v", own.Annotations, err)
+	}
 	meta := l.named(runner + "-workflow")
 	meta.Labels = map[string]string{v1alpha1.LabelRunnerPod: runner}
 	pod, secret, step := foreignPod(meta), &corev1.Secret{ObjectMeta: meta}, &batchv1.Job{ObjectMeta: meta}

@@ -81,6 +81,9 @@ const (
 	// NAME=SECONDS since 1970, with spaces between them. At first it has those of the runner so far, and from the start
 	// of the job on all that are known.
 	AnnotationPhases = "actions.github.com/phases"
+	// AnnotationHookTemplate, on a runner pod, is the template of its job's pods, which the runner's container hooks find
+	// as a file.
+	AnnotationHookTemplate = "actions.github.com/hook-template"
 	// AnnotationDrained, on an AutoscalingRunnerSet, has the set take no more jobs while its value is DrainedValue.
 	// Those that GitHub has assigned to it run, and no runner is kept idle. The spec stays as it is, so that tools
 	// which apply it undo nothing.

@@ -131,33 +131,3 @@ whole. A part of a volume (subPath) can be mounted in addition. Takes own and de
 {{- end }}
 {{- end }}
 {{- end }}
-
-{{/*
-What only a container's securityContext has, in that of a pod, or the other way round: Kubernetes would drop it without a word. Other unknown
-fields are left to the API server, which may know more of them than this chart.
-*/}}
-{{- define "gha-runner-scale-set.validate-security-contexts" -}}
-{{- $ofContainers := list "allowPrivilegeEscalation" "capabilities" "privileged" "procMount" "readOnlyRootFilesystem" }}
-{{- $ofPods := list "fsGroup" "fsGroupChangePolicy" "seLinuxChangePolicy" "supplementalGroups" "supplementalGroupsPolicy" "sysctls" }}
-{{- $templates := dict "template" .Values.template "listenerTemplate" .Values.listenerTemplate
-    "containerMode.kubernetesModeHookTemplate" (.Values.containerMode | default dict).kubernetesModeHookTemplate }}
-{{- range $template, $given := $templates }}
-{{- $spec := ($given | default dict).spec | default dict }}
-{{- $own := (include "gha-runner-scale-set.without-nulls" ($spec.securityContext | default dict) | fromJson).value }}
-{{- range $field := $ofContainers }}
-{{- if hasKey $own $field }}
-{{- fail (printf "%s.spec.securityContext.%s: a pod has no such field, only a container has; write it as %s.spec.containers[].securityContext.%s" $template $field $template $field) }}
-{{- end }}
-{{- end }}
-{{- range $list := list "containers" "initContainers" }}
-{{- range $container := get $spec $list | default list }}
-{{- $own := (include "gha-runner-scale-set.without-nulls" ($container.securityContext | default dict) | fromJson).value }}
-{{- range $field := $ofPods }}
-{{- if hasKey $own $field }}
-{{- fail (printf "%s.spec.%s[%s].securityContext.%s: a container has no such field, only a pod has; write it as %s.spec.securityContext.%s" $template $list $container.name $field $template $field) }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- end }}

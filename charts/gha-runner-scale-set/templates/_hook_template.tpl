@@ -1,7 +1,8 @@
 {{/*
 The template of job pods in the kubernetes modes. The runner's container hooks merge the file that
-ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE names into every pod they start; the chart mounts it from a ConfigMap, its own
-or the user's.
+ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE names into every pod they start; the chart mounts it from a ConfigMap, with the user's
+template in it or the user's own. Where the user has none, neither has the chart, as actions-runner-controller's: the manager
+gives runners a file with the same protection of job pods when it makes their pods.
 */}}
 
 {{/* The user's template in the values; empty without one. JSON. */}}
@@ -10,27 +11,14 @@ or the user's.
 {{- end }}
 
 {{/*
-"true" if job pods are protected though the user gave no template. A bare `helm template` of actions-runner-controller's chart
-renders no template then, and tests of values files rely on that, so the cluster must know our kinds (helm install and upgrade,
-Argo CD).
-*/}}
-{{- define "gha-runner-scale-set.protects-by-default" -}}
-{{- $elsewhere := (.Values.containerMode | default dict).kubernetesModeHookTemplateFrom }}
-{{- range (include "gha-runner-scale-set.own-runner" . | fromJson).env }}
-{{- $elsewhere = or $elsewhere (eq (.name | toString) "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE") }}
-{{- end }}
-{{- if and (not $elsewhere) (.Capabilities.APIVersions.Has "actions.github.com/v1alpha1") }}true{{ end }}
-{{- end }}
-
-{{/*
-The chart's template of job pods: the user's, with the labels by which job pods count as the scale set's busy pods, and the
+The template of job pods in the values, with the labels by which job pods count as the scale set's busy pods, and the
 annotations that keep node autoscalers from ending a running job. The user's own keys win. Hooks of all versions take a
 template without a spec. Empty without one. JSON.
 */}}
 {{- define "gha-runner-scale-set.hook-template" -}}
 {{- $own := include "gha-runner-scale-set.own-hook-template" . | fromJson }}
 {{- $template := dict }}
-{{- if and (include "gha-runner-scale-set.is-kubernetes-mode" .) (or $own (include "gha-runner-scale-set.protects-by-default" .)) }}
+{{- if and $own (include "gha-runner-scale-set.is-kubernetes-mode" .) }}
 {{- $given := ((.Values.containerMode.kubernetesModeHookTemplate | default dict).metadata | default dict) }}
 {{- $labels := include "gha-runner-scale-set.protected-labels" . | fromJson }}
 {{- $annotations := dict
@@ -41,6 +29,9 @@ template without a spec. Empty without one. JSON.
     "annotations" (include "gha-runner-scale-set.strings" (list $annotations $given.annotations) | fromJson) }}
 {{- $_ := set $template "metadata" (merge $metadata (omit ($own.metadata | default dict) "labels" "annotations")) }}
 {{- $template = merge $template (omit $own "metadata") }}
+{{- if kindIs "map" $template.spec }}
+{{- $_ := set $template "spec" (include "gha-runner-scale-set.without-misplaced" $template.spec | fromJson) }}
+{{- end }}
 {{- end }}
 {{- toJson $template }}
 {{- end }}
@@ -57,13 +48,12 @@ template without a spec. Empty without one. JSON.
 {{- toJson $source }}
 {{- end }}
 
-{{/* Next to the hooks, as in actions-runner-controller's experimental chart. */}}
+{{/*
+In a directory of its own directly below the root: a user's own volume of hooks may be mounted read-only, and nothing can be mounted
+below that. The manager uses the same directory.
+*/}}
 {{- define "gha-runner-scale-set.hook-template-path" -}}
-{{- if eq (include "gha-runner-scale-set.container-mode" .) "kubernetes" -}}
-/home/runner/k8s/hook-template.yaml
-{{- else -}}
-/home/runner/k8s-novolume/hook-template.yaml
-{{- end }}
+/harrier-hook-template/template.yaml
 {{- end }}
 
 {{/*
@@ -76,6 +66,20 @@ runners must be replaced to get a new one. JSON.
 {{- $_ := set $annotation "checksum/hook-template" (toJson . | sha256sum | trunc 63) }}
 {{- end }}
 {{- toJson $annotation }}
+{{- end }}
+
+{{/*
+Names of the ConfigMaps from which the runner has variables, in the kubernetes modes. The manager looks whether one of them names a
+template. JSON.
+*/}}
+{{- define "gha-runner-scale-set.variable-config-maps" -}}
+{{- $names := list }}
+{{- if include "gha-runner-scale-set.is-kubernetes-mode" . }}
+{{- range (include "gha-runner-scale-set.own-runner" . | fromJson).envFrom }}
+{{- $names = append $names (.configMapRef | default dict).name }}
+{{- end }}
+{{- end }}
+{{- compact $names | uniq | toJson }}
 {{- end }}
 
 {{/* In a mode without hooks, or given twice, it would be silently ignored. */}}

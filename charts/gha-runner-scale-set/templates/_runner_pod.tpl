@@ -322,5 +322,6 @@ none, the runner is that of values.yaml.
 {{- if or $volumes (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes-novolume") }}
 {{- $_ := set $spec "volumes" ($volumes | default list) }}
 {{- end }}
-{{- toYaml (include "gha-runner-scale-set.without-nulls" $spec | fromJson).value }}
+{{- $spec = (include "gha-runner-scale-set.without-nulls" $spec | fromJson).value }}
+{{- toYaml (include "gha-runner-scale-set.without-misplaced" $spec | fromJson) }}
 {{- end }}

@@ -94,8 +94,12 @@ that only sets fields of the pod: nodeSelector, tolerations. Takes the value. YA
 {{- $_ := set $metadata "metadata" (merge (include "gha-runner-scale-set.labels-and-annotations" . | fromJson) (omit . "labels" "annotations")) }}
 {{- end }}
 {{- $template := merge $metadata (omit . "metadata") }}
-{{- if and (kindIs "map" .spec) (not .spec.containers) }}
-{{- $_ := set $template "spec" (merge (dict "containers" (list (dict "name" "listener"))) .spec) }}
+{{- if kindIs "map" .spec }}
+{{- $spec := include "gha-runner-scale-set.without-misplaced" .spec | fromJson }}
+{{- if not .spec.containers }}
+{{- $spec = merge (dict "containers" (list (dict "name" "listener"))) $spec }}
+{{- end }}
+{{- $_ := set $template "spec" $spec }}
 {{- end }}
 {{- toYaml $template }}
 {{- end }}

@@ -19,7 +19,6 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-containers" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
-{{- include "gha-runner-scale-set.validate-security-contexts" . }}
 {{- include "gha-runner-scale-set.validate-variants" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}

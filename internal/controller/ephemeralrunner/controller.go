@@ -80,8 +80,8 @@ type Controller struct {
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
 	c := &Controller{options: options, reports: mark.NewGate(options.Pool)}
-	c.marker = mark.New(mark.Options{Client: options.Client, Recorder: options.Recorder, Clock: options.Clock,
-		Gate: c.reports, JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
+	c.marker = mark.New(mark.Options{Client: options.Client, Reader: options.Reader, Recorder: options.Recorder,
+		Clock: options.Clock, Gate: c.reports, JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
 		Pool: options.Pool, Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted,
 		Protection: c.marker})

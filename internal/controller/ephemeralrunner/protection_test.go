@@ -85,7 +85,7 @@ func newHistory(f *fixture, runners int, latency time.Duration) *history {
 	marker := mark.New(mark.Options{Clock: clock.RealClock{}, JobMetadata: true, JobProtection: true})
 	for i := range runners {
 		runner, pod := runningRunner(i)
-		marker.Protect(&v1alpha1.AutoscalingRunnerSet{}, pod)
+		marker.Protect(f.Context(), &v1alpha1.AutoscalingRunnerSet{}, pod)
 		h.coveredAt[pod.Name] = time.Now()
 		h.runners, objects = append(h.runners, runner), append(objects, runner, pod)
 	}

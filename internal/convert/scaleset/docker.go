@@ -3,6 +3,7 @@ package scaleset
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,6 +85,26 @@ func (c *conversion) volumeOwner() {
 	c.NeedsLook("Added", fmt.Sprintf("template.spec.securityContext.fsGroup is %d, so that the user of GitHub's image "+
 		"can write the work volume; ARC's image changed the owner itself", runnerUser),
 		report.Advice{Whose: report.Installer, Fix: "change it if your image has another user"})
+}
+
+// nodesSocket matches the paths on a node with the socket of its own Docker.
+var nodesSocket = regexp.MustCompile(`^/(var/)?run(/docker\.sock)?$`)
+
+// nodesDocker notes that the last volume has the socket of the node's Docker, beside the Docker of the pod.
+func (c *conversion) nodesDocker(field, name string) {
+	volume, _ := c.volumes[len(c.volumes)-1].(map[string]any)
+	source, _ := volume["hostPath"].(map[string]any)
+	at, _ := source["path"].(string)
+	if c.mode != modeDind || !nodesSocket.MatchString(path.Clean(at)) {
+		return
+	}
+	c.NeedsLook("TwoDockers", fmt.Sprintf("the volume %s has the socket of the node's Docker, and the mode dind runs "+
+		"another one in a privileged container: jobs may use either, and whoever has the node's socket has the node",
+		name), report.Advice{
+		Whose: report.Installer,
+		Fix: "remove the volume and its mounts if jobs are to use the pod's Docker; or, if they are to use the " +
+			"node's, remove containerMode",
+	}, field)
 }
 
 // dockerDaemon converts the settings of Docker to arguments of the container dind.

@@ -91,6 +91,7 @@ func (c *conversion) podParts(object *legacy.Object) {
 		}
 		c.volumes = append(c.volumes, c.known(volume, volumeFields, "template.spec.volumes["+name+
 			"]", map[string]any{"name": name}))
+		c.nodesDocker(volume.Path("hostPath"), name)
 	}
 	c.volumeOwner()
 }

@@ -25,11 +25,11 @@ const (
 	// askScheduler is for job pods that were bound without being asked for.
 	askScheduler = "; with ACTIONS_RUNNER_USE_KUBE_SCHEDULER=true in the runner's env they wait for room instead of " +
 		"failing their job (docs/container-modes.md)"
-	protectJobs = "upgrade the scale set's chart, which adds them to kubernetesModeHookTemplate; a ConfigMap of your " +
-		"own needs them, too (docs/container-modes.md)"
+	protectJobs = "add them to the template of job pods that you give in a ConfigMap of your own, or that a variable " +
+		"of the runner names; without one the manager gives runners a file that has them (docs/container-modes.md)"
 )
 
-// jobPodLabels and jobPodAnnotations are those that the chart gives to job pods. A key that somebody has set to another
+// jobPodLabels and jobPodAnnotations are those that the manager and the chart give to job pods. A key that somebody has set to another
 // value is their choice.
 var (
 	jobPodLabels      = []string{v1alpha1.LabelScaleSetName, v1alpha1.LabelScaleSetNamespace, v1alpha1.LabelRunnerBusy}
@@ -92,7 +92,7 @@ func (s set) ofJobPod(severity finding.Severity, t *tally, reason, what, fix str
 		Message: fmt.Sprintf("%s, for example %s: %s", what, t.example, cmp.Or(t.message, reason)), Fix: fix}
 }
 
-// unprotectedJobPods reports job pods that a drain or a node autoscaler may end, and sets whose job pods will be such.
+// unprotectedJobPods reports job pods that a drain or a node autoscaler may end.
 func unprotectedJobPods(s set) []finding.Finding {
 	missing, count := map[string]bool{}, 0
 	for i := range s.JobPods {
@@ -105,20 +105,14 @@ func unprotectedJobPods(s set) []finding.Finding {
 			count++
 		}
 	}
-	_, template := kube.RunnerEnv(&s.Spec.Template.Spec, kube.EnvHookTemplate)
-	switch {
-	case count > 0:
-		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
-			fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
-				finding.Counted(count, "job pod has", "job pods have"),
-				strings.Join(slices.Sorted(maps.Keys(missing)), ", ")),
-			protectJobs)}
-	case s.UsesContainerHooks() && !template:
-		return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
-			"job pods have no template, so nothing keeps a drain or a node autoscaler from ending their jobs",
-			protectJobs)}
+	if count == 0 {
+		return nil
 	}
-	return nil
+	return []finding.Finding{s.finding(finding.Warning, "JobPodsUnprotected",
+		fmt.Sprintf("%s nothing that keeps a drain or a node autoscaler from ending their jobs: no %s",
+			finding.Counted(count, "job pod has", "job pods have"),
+			strings.Join(slices.Sorted(maps.Keys(missing)), ", ")),
+		protectJobs)}
 }
 
 // lacking returns the keys that a map doesn't have.

@@ -84,7 +84,7 @@ func TestJobPods(t *testing.T) {
 			want: "problem Unschedulable Pod runners/" + jobRunner + "-workflow", fix: "add nodes"},
 		"unprotected": {template: true, pods: []corev1.Pod{jobPod("-workflow", false, running)},
 			want: "warning JobPodsUnprotected AutoscalingRunnerSet runners/linux", fix: "a ConfigMap of your own"},
-		"will be unprotected": {want: "warning JobPodsUnprotected AutoscalingRunnerSet runners/linux", fix: "upgrade the scale set's chart"},
+		"has no template yet": {},
 		"of another runner set": {template: true, pods: []corev1.Pod{func() corev1.Pod {
 			p := jobPod("-workflow", false, unschedulable)
 			p.Labels["runner-pod"] = "linux-large-abcde-runner-fghij"

@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/tenants"
 	"github.com/harrier-ci/harrier/internal/dryrun"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
 // checks collects the problems of one object.
@@ -220,13 +221,30 @@ const maxRefusals = 20
 func (c *checks) listener(spec *v1alpha1.AutoscalingRunnerSetSpec) {
 	refused := c.listeners.Accept(spec).Refused
 	shown := refused.First[:min(maxRefusals, len(refused.First))]
-	for _, refusal := range shown {
-		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%s is left out: %s", refusal.Path, refusal.Reason),
-			checkByPolicy)
+	for i, refusal := range shown {
+		same := func(other listenertemplate.Refusal) bool {
+			return other.Reason == refusal.Reason && metadataKey(other.Path) == metadataKey(refusal.Path)
+		}
+		if slices.ContainsFunc(shown[:i], same) {
+			continue
+		}
+		paths, verb := refusal.Path, "is"
+		for _, other := range shown[i+1:] {
+			if same(other) {
+				paths, verb = paths+", "+other.Path, "are"
+			}
+		}
+		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%s %s left out: %s", paths, verb, refusal.Reason), checkByPolicy)
 	}
 	if more := len(refused.First) - len(shown) + refused.More; more > 0 {
 		c.add(v1alpha1.ReasonFieldsRefused, fmt.Sprintf("%d more fields are left out", more), checkByPolicy)
 	}
+}
+
+// metadataKey returns the end of the path of a label or an annotation, which several objects may have, and of other
+// fields the whole path.
+func metadataKey(path string) string {
+	return path[max(strings.Index(path, ".labels["), strings.Index(path, ".annotations["), 0):]
 }
 
 const checkByPolicy = "remove it; or, if the controller's chart allows it by flags.listenerTemplatePolicy, " +

@@ -115,6 +115,14 @@ func (c *checks) fault(chart string, fault dryrun.Fault) {
 		invalid, unknown, list = "InvalidManifest", "InvalidManifest", "kubectl explain lists the fields"
 	}
 	switch belongs := dryrun.Belongs(chart, fault.Path); {
+	case fault.Warning && fault.Unknown:
+		c.findings = append(c.findings, finding.Finding{
+			Severity: finding.Warning,
+			Object:   c.object,
+			Reason:   unknown,
+			Message:  fault.String(),
+			Fix:      "remove it to keep what runs, or write it as " + belongs,
+		})
 	case fault.Warning:
 		c.findings = append(c.findings, finding.Finding{
 			Severity: finding.Warning,

@@ -82,7 +82,7 @@ type Options struct {
 // Protection keeps a new pod from being evicted until it is known whether it gets a job at once.
 type Protection interface {
 	// Protect adds it to a pod that is to be created for a runner of set, and reports whether it did.
-	Protect(set *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool
+	Protect(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool
 	// Refused is told why the API server took the runner's pod only without it.
 	Refused(ctx context.Context, runner *v1alpha1.EphemeralRunner, refusal error)
 }
@@ -166,7 +166,7 @@ func (l *Launcher) createProtected(
 		return pod
 	}
 	pod, protection := plain(), l.options.Protection
-	protected := protection != nil && protection.Protect(set, pod)
+	protected := protection != nil && protection.Protect(ctx, set, pod)
 	err := l.options.Client.Create(ctx, pod)
 	if err == nil || !protected {
 		return err

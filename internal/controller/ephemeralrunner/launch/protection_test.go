@@ -17,7 +17,7 @@ type label struct {
 	refused error
 }
 
-func (l *label) Protect(_ *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool {
+func (l *label) Protect(_ context.Context, _ *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool {
 	if !l.off {
 		pod.Labels["protected"] = "true"
 	}

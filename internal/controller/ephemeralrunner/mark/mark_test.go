@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
@@ -121,11 +122,38 @@ func TestNewPodsAreProtected(t *testing.T) {
 		set.Spec.JobProtection = "6h"
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}
 		marker := mark.New(mark.Options{Clock: clock.RealClock{}, JobMetadata: test.metadata, JobProtection: test.protection})
-		if !marker.Protect(set, pod) || pod.Labels[v1alpha1.LabelRunnerBusy] != v1alpha1.RunnerMayBeBusy {
+		if !marker.Protect(t.Context(), set, pod) || pod.Labels[v1alpha1.LabelRunnerBusy] != v1alpha1.RunnerMayBeBusy {
 			t.Errorf("%s: labels %v", name, pod.Labels)
 		}
 		if diff := cmp.Diff(test.want, pod.Annotations); diff != "" {
 			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The pods of a job that container hooks run are the scale set's, busy, and protected like their runner.
+func TestJobPodsAreProtectedLikeTheirRunner(t *testing.T) {
+	for name, test := range map[string]struct {
+		protection bool
+		want       string
+	}{
+		"with protection": {true, `{"metadata":{"labels":{"actions.github.com/runner-busy":"true",` +
+			`"actions.github.com/scale-set-name":"set","actions.github.com/scale-set-namespace":"runners"},` +
+			`"annotations":{"cluster-autoscaler.kubernetes.io/safe-to-evict":"false",` +
+			`"karpenter.sh/do-not-disrupt":"6h0m0s"}}}`},
+		"without": {false, `{"metadata":{"labels":{"actions.github.com/runner-busy":"true",` +
+			`"actions.github.com/scale-set-name":"set","actions.github.com/scale-set-namespace":"runners"}}}`},
+	} {
+		set := &v1alpha1.AutoscalingRunnerSet{}
+		set.Spec.JobProtection = "6h"
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "runners", Annotations: map[string]string{},
+			Labels: map[string]string{v1alpha1.LabelScaleSetName: "set", v1alpha1.LabelScaleSetNamespace: "runners"}}}
+		pod.Spec.Containers = []corev1.Container{{Name: "runner",
+			Env: []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/home/runner/k8s/index.js"}}}}
+		marker := mark.New(mark.Options{Clock: clock.RealClock{}, JobMetadata: true, JobProtection: test.protection})
+		marker.Protect(t.Context(), set, pod)
+		if got := pod.Annotations[v1alpha1.AnnotationHookTemplate]; got != test.want {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }
@@ -142,7 +170,7 @@ func TestARefusalOfProtectionIsRemembered(t *testing.T) {
 	}
 	for namespace, want := range map[string]bool{newRunner().Namespace: false, "another": true} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{}}}
-		if got := marker.Protect(&v1alpha1.AutoscalingRunnerSet{}, pod); got != want {
+		if got := marker.Protect(t.Context(), &v1alpha1.AutoscalingRunnerSet{}, pod); got != want {
 			t.Errorf("a new pod of namespace %s is protected: %t, want %t", namespace, got, want)
 		}
 	}

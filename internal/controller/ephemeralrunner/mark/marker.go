@@ -24,8 +24,9 @@ import (
 
 // Options has all that a Marker needs from outside.
 type Options struct {
-	// Client reads from the manager's cache and writes to the API server.
+	// Client reads from the manager's cache and writes to the API server. Reader reads from the API server.
 	Client   client.Client
+	Reader   client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	Gate     *Gate

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/hooktemplate"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
@@ -26,8 +27,9 @@ const (
 	unprotectedFor = 2 * ForbiddenBackoff
 )
 
-// Protect keeps a new pod from being evicted until it has been up for IdleAfter without a job.
-func (m *Marker) Protect(set *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool {
+// Protect keeps a new pod from being evicted until it has been up for IdleAfter without a job, and the pods of its job
+// for as long as they run, if they are pods of their own.
+func (m *Marker) Protect(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bool {
 	m.mu.Lock()
 	until := m.unprotected[pod.Namespace]
 	m.mu.Unlock()
@@ -35,8 +37,17 @@ func (m *Marker) Protect(set *v1alpha1.AutoscalingRunnerSet, pod *corev1.Pod) bo
 		return false
 	}
 	pod.Labels[v1alpha1.LabelRunnerBusy] = v1alpha1.RunnerMayBeBusy
+	var annotations map[string]string
 	if m.options.JobMetadata && m.options.JobProtection {
-		maps.Copy(pod.Annotations, protection(set, 0))
+		annotations = protection(set, 0)
+		maps.Copy(pod.Annotations, annotations)
+	}
+	if hooktemplate.Needed(ctx, m.options.Reader, pod) {
+		hooktemplate.Add(pod, map[string]string{
+			v1alpha1.LabelScaleSetName:      pod.Labels[v1alpha1.LabelScaleSetName],
+			v1alpha1.LabelScaleSetNamespace: pod.Labels[v1alpha1.LabelScaleSetNamespace],
+			v1alpha1.LabelRunnerBusy:        v1alpha1.RunnerBusy,
+		}, annotations)
 	}
 	return true
 }
@@ -52,8 +63,8 @@ func (m *Marker) Refused(ctx context.Context, runner *v1alpha1.EphemeralRunner, 
 		report.RecordEvent(ctx, m.options.Recorder, runner, nil,
 			report.Warning("PodMetadataForbidden", "CreatePod", fmt.Sprintf(
 				"jobs of namespace %s are not protected from eviction in their first seconds: a policy or webhook takes "+
-					"no runner pod with the label %s and the annotations of node autoscalers; exempt runner pods from what "+
-					"is named here: %v", runner.Namespace, v1alpha1.LabelRunnerBusy, refusal)))
+					"no runner pod with the label %s, the annotations of node autoscalers and, for container hooks, a file "+
+					"that has these for job pods; exempt runner pods from what is named here: %v", runner.Namespace, v1alpha1.LabelRunnerBusy, refusal)))
 	}
 }
 
