@@ -46,6 +46,8 @@ type health struct {
 	// whether the caches are filled.
 	blocked error
 	synced  func(context.Context) bool
+	// waiting, if set, returns what keeps the manager from acting though it has started.
+	waiting func() error
 	// stuck is the result of the last look for a stuck worker, nil if there is none. That look began at lookedAt;
 	// looking is set until it ends.
 	stuck    error
@@ -61,9 +63,16 @@ func (h *health) report(blocked error, synced func(context.Context) bool) {
 	h.blocked, h.synced = blocked, synced
 }
 
+// waits has /readyz ask why the manager doesn't act though it has started.
+func (h *health) waits(waiting func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting = waiting
+}
+
 func (h *health) ready(request *http.Request) error {
 	h.mu.Lock()
-	blocked, synced := h.blocked, h.synced
+	blocked, synced, waiting := h.blocked, h.synced, h.waiting
 	h.mu.Unlock()
 	if synced == nil {
 		return cmp.Or(blocked, errStarting)
@@ -72,6 +81,9 @@ func (h *health) ready(request *http.Request) error {
 	defer cancel()
 	if !synced(ctx) {
 		return errors.New("caches are not filled yet")
+	}
+	if waiting != nil {
+		return waiting()
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -56,7 +57,7 @@ func TestDeploymentByDefault(t *testing.T) {
 	check(t, "pod annotations", got.Spec.Template.Annotations,
 		map[string]string{"kubectl.kubernetes.io/default-container": "manager"})
 	check(t, "replicas", got.Spec.Replicas, ptr.To(int32(1)))
-	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RecreateDeploymentStrategyType)
+	check(t, "strategy", got.Spec.Strategy, noSurge())
 	check(t, "pod", got.Spec.Template.Spec, corev1.PodSpec{
 		ServiceAccountName:            "arc-gha-rs-controller",
 		NodeSelector:                  map[string]string{"kubernetes.io/os": "linux"},
@@ -89,11 +90,24 @@ func TestDeploymentByDefault(t *testing.T) {
 	})
 }
 
+// noSurge is the strategy that ends all old pods before it creates new ones.
+func noSurge() appsv1.DeploymentStrategy {
+	return appsv1.DeploymentStrategy{
+		Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromString("100%")),
+		},
+	}
+}
+
 func managerEnv(image string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "CONTROLLER_MANAGER_CONTAINER_IMAGE", Value: image},
 		{Name: "CONTROLLER_MANAGER_POD_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"},
+		}},
+		{Name: "CONTROLLER_MANAGER_POD_NAME", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
 		}},
 	}
 }
@@ -294,7 +308,7 @@ func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, "replicaCount: 2")
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
-	check(t, "strategy", got.Spec.Strategy, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
+	check(t, "strategy", got.Spec.Strategy, noSurge())
 	terms := got.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, selectorOfPods(got))
 	nodes := corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{}}
