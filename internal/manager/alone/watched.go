@@ -30,7 +30,7 @@ func (d *Deployment) Watch(ctx context.Context) error {
 	}
 	options := []client.ListOption{client.InNamespace(d.own.Namespace),
 		client.MatchingLabelsSelector{Selector: revisions.Selector()}}
-	informer := cache.NewSharedInformer(&cache.ListWatch{
+	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			pods := &corev1.PodList{}
 			return pods, d.cluster.List(ctx, pods, append(options, &client.ListOptions{Raw: &raw})...)
@@ -38,8 +38,13 @@ func (d *Deployment) Watch(ctx context.Context) error {
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			return d.cluster.Watch(ctx, &corev1.PodList{}, append(options, &client.ListOptions{Raw: &raw})...)
 		},
-	}, &corev1.Pod{}, 0)
+	}
+	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(source, d.cluster), &corev1.Pod{}, 0)
 	d.pods = &watched{store: informer.GetStore(), changed: make(chan struct{})}
+	// The looks say what the API server refuses. Without a watch they are only further apart.
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		d.log.V(1).Info("The watch of the pods of the manager's Deployment ended", "cause", err.Error())
+	}) // fails only once it runs
 	news := func(object any) {
 		if pod, is := object.(*corev1.Pod); is && !d.concerns(pod) {
 			return
