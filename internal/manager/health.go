@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,13 +42,14 @@ var errStarting = errors.New("the manager is starting")
 type health struct {
 	gatherer prometheus.Gatherer
 
+	// waiting, if set, returns what keeps the manager from acting though it has started.
+	waiting atomic.Pointer[func() error]
+
 	mu sync.Mutex
 	// blocked is the cause that keeps the manager from starting. When synced is set it has started, and synced says
 	// whether the caches are filled.
 	blocked error
 	synced  func(context.Context) bool
-	// waiting, if set, returns what keeps the manager from acting though it has started.
-	waiting func() error
 	// stuck is the result of the last look for a stuck worker, nil if there is none. That look began at lookedAt;
 	// looking is set until it ends.
 	stuck    error
@@ -63,16 +65,9 @@ func (h *health) report(blocked error, synced func(context.Context) bool) {
 	h.blocked, h.synced = blocked, synced
 }
 
-// waits has /readyz ask why the manager doesn't act though it has started.
-func (h *health) waits(waiting func() error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waiting = waiting
-}
-
 func (h *health) ready(request *http.Request) error {
 	h.mu.Lock()
-	blocked, synced, waiting := h.blocked, h.synced, h.waiting
+	blocked, synced := h.blocked, h.synced
 	h.mu.Unlock()
 	if synced == nil {
 		return cmp.Or(blocked, errStarting)
@@ -82,8 +77,8 @@ func (h *health) ready(request *http.Request) error {
 	if !synced(ctx) {
 		return errors.New("caches are not filled yet")
 	}
-	if waiting != nil {
-		return waiting()
+	if waiting := h.waiting.Load(); waiting != nil {
+		return (*waiting)()
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -60,16 +61,16 @@ type leadership struct {
 	}
 	// lost is closed when a manager that led must end.
 	lost chan struct{}
+	// cause is why the Lease was given up, nil if it was lost.
+	cause atomic.Pointer[error]
 
 	mu sync.Mutex
 	// renewed is the time at which the last successful renewal was asked for; zero before the first. The clock is
 	// monotonic, so it doesn't matter whether the node's time is right.
 	renewed time.Time
 	expiry  clock.Timer
-	// over is set when the Lease was lost or released. The process ends then, and doesn't lead again. cause is why it
-	// was given up, nil if it was lost.
-	over  bool
-	cause error
+	// over is set when the Lease was lost or released. The process ends then, and doesn't lead again.
+	over bool
 }
 
 // newManager returns a manager that changes the cluster only while it leads. It asks the API server nothing yet.
@@ -175,20 +176,8 @@ func (l *leadership) await(ctx context.Context, record *resourcelock.LeaderElect
 	}
 	err := l.beside.Acting()
 	if err != nil {
-		l.mu.Lock()
-		l.cause = err
-		l.mu.Unlock()
+		l.cause.Store(&err)
 		l.lose()
-	}
-	return err
-}
-
-// explainEnd returns why the manager ended: err, unless it gave its Lease up.
-func (l *leadership) explainEnd(err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		return l.cause
 	}
 	return err
 }

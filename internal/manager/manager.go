@@ -126,9 +126,13 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	if err := addControllers(ctx, mgr, options); err != nil {
 		return err
 	}
-	health.waits(beside.Ready)
+	health.waiting.Store(new(beside.Ready))
 	health.report(nil, mgr.GetCache().WaitForCacheSync)
-	return leader.explainEnd(runUntilStopped(ctx, leader.lost, mgr.Start))
+	err = runUntilStopped(ctx, leader.lost, mgr.Start)
+	if cause := leader.cause.Load(); cause != nil {
+		return *cause
+	}
+	return err
 }
 
 // findDeployment returns the manager's own Deployment, whose other revisions it must not act beside, and watches them.

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -90,25 +90,14 @@ func TestDeploymentByDefault(t *testing.T) {
 	})
 }
 
-// noSurge is the strategy that ends all old pods before it creates new ones.
-func noSurge() appsv1.DeploymentStrategy {
-	return appsv1.DeploymentStrategy{
-		Type: appsv1.RollingUpdateDeploymentStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateDeployment{
-			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromString("100%")),
-		},
-	}
-}
-
 func managerEnv(image string) []corev1.EnvVar {
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+	}
 	return []corev1.EnvVar{
 		{Name: "CONTROLLER_MANAGER_CONTAINER_IMAGE", Value: image},
-		{Name: "CONTROLLER_MANAGER_POD_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"},
-		}},
-		{Name: "CONTROLLER_MANAGER_POD_NAME", ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
-		}},
+		{Name: "CONTROLLER_MANAGER_POD_NAMESPACE", ValueFrom: field("metadata.namespace")},
+		{Name: "CONTROLLER_MANAGER_POD_NAME", ValueFrom: field("metadata.name")},
 	}
 }
 
@@ -404,11 +393,7 @@ func TestControllerRefusals(t *testing.T) {
 
 // extended returns base with more.
 func extended(base, more map[string]string) map[string]string {
-	result := map[string]string{}
-	for _, labels := range []map[string]string{base, more} {
-		for key, value := range labels {
-			result[key] = value
-		}
-	}
+	result := maps.Clone(base)
+	maps.Copy(result, more)
 	return result
 }

@@ -9,6 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -92,6 +94,16 @@ func renderedDeployment(t *testing.T, namespace string, replicas int) *unstructu
 	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	unstructured.RemoveNestedField(object.Object, "status")
 	return object
+}
+
+// noSurge is the strategy that ends all old pods before it creates new ones.
+func noSurge() appsv1.DeploymentStrategy {
+	return appsv1.DeploymentStrategy{
+		Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromString("100%")),
+		},
+	}
 }
 
 // surging is the strategy that the API server gives a Deployment that names none.

@@ -43,7 +43,7 @@ type Deployment struct {
 	log     logr.Logger
 	pod     *corev1.Pod
 	own     revisions.Revision
-	pods    *watched
+	pods    watched
 
 	mu sync.Mutex
 	// awaited are the pods for which the manager waits, and unknown why it doesn't know whether there are any.
@@ -78,7 +78,8 @@ func Find(
 			"pod", pod.String())
 		return &Deployment{}, nil
 	}
-	return &Deployment{cluster: cluster, clock: clk, log: log, pod: own, own: revision}, nil
+	return &Deployment{cluster: cluster, clock: clk, log: log, pod: own, own: revision,
+		pods: watched{changed: make(chan struct{})}}, nil
 }
 
 // known reports whether the manager knows its Deployment.
@@ -93,7 +94,9 @@ func (d *Deployment) Await(ctx context.Context) error {
 		return ctx.Err()
 	}
 	for {
-		news := d.pods.next()
+		d.pods.mu.Lock()
+		news := d.pods.changed
+		d.pods.mu.Unlock()
 		others, err := d.look(ctx)
 		d.remember(others, err)
 		if err == nil && len(others) == 0 {

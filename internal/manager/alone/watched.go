@@ -19,7 +19,8 @@ import (
 type watched struct {
 	store cache.Store
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// changed is closed at the next change.
 	changed chan struct{}
 }
 
@@ -40,7 +41,7 @@ func (d *Deployment) Watch(ctx context.Context) error {
 		},
 	}
 	informer := cache.NewSharedInformer(cache.ToListWatcherWithWatchListSemantics(source, d.cluster), &corev1.Pod{}, 0)
-	d.pods = &watched{store: informer.GetStore(), changed: make(chan struct{})}
+	d.pods.store = informer.GetStore()
 	// The looks say what the API server refuses. Without a watch they are only further apart.
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		d.log.V(1).Info("The watch of the pods of the manager's Deployment ended", "cause", err.Error())
@@ -74,19 +75,9 @@ func (w *watched) change() {
 	w.changed = make(chan struct{})
 }
 
-// next returns a channel that is closed at the next change.
-func (w *watched) next() <-chan struct{} {
-	if w == nil {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
-}
-
 // all returns the pods; none before the first list is there.
 func (w *watched) all() (pods []corev1.Pod) {
-	if w == nil {
+	if w.store == nil {
 		return nil
 	}
 	for _, object := range w.store.List() {
