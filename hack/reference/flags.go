@@ -36,6 +36,7 @@ The listener has no flags. Its settings are a file that the manager writes into 
 | variable | of | |
 |---|---|---|
 | ` + "`CONTROLLER_MANAGER_POD_NAMESPACE`" + ` | manager | its own namespace; required, the chart sets it |
+| ` + "`CONTROLLER_MANAGER_POD_NAME`" + ` | manager | its own pod, by which it finds the other pods of its Deployment; the chart sets it |
 | ` + "`CONTROLLER_MANAGER_CONTAINER_IMAGE`" + ` | manager | image that listeners run; required, the chart sets it |
 | ` + "`LISTENER_ENTRYPOINT`" + ` | manager | program that listeners start, ` + "`/ghalistener`" + ` by default |
 | ` + "`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`" + ` | manager | for the manager's calls to GitHub for scale sets without their own ` + "`proxy`" + `; listeners and runners don't inherit them and need that ` + "`proxy`" + ` |

@@ -118,9 +118,9 @@ func TestManySetsAreLookedAtTogether(t *testing.T) {
 					}
 				}
 			})
-			// Deployments, StatefulSets, scale sets, claims, listeners, and what is left of others (Secrets, Roles,
+			// Deployments, their pods, StatefulSets, scale sets, claims, listeners, and what is left of others (Secrets, Roles,
 			// RoleBindings) are listed a single time.
-			if want := 8 + perNamespace*namespaces; server.lists != want {
+			if want := 9 + perNamespace*namespaces; server.lists != want {
 				t.Errorf("%d lists, want %d", server.lists, want)
 			}
 			// get and create Secrets; create, delete and patch pods; what a listener's Role has

@@ -12,6 +12,7 @@ import (
 	kubeconfig "sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/build"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
@@ -28,6 +29,7 @@ const (
 func ParseOptions(arguments []string, environment func(string) string, output io.Writer) (Options, error) {
 	options := Options{
 		Namespace:          environment(envNamespace),
+		Pod:                environment(envPod),
 		Image:              environment(envImage),
 		ListenerEntrypoint: environment(envListenerEntrypoint),
 	}
@@ -96,20 +98,17 @@ func (o *Options) registerTemplates(flags *flag.FlagSet) {
 		"PriorityClass that the restricted policy allows for listener pods; may be repeated")
 }
 
-// programName is what this program says that it is.
-const programName = "harrier"
-
 // register defines the flags. It returns the value of --watch-single-namespace, which wins over --watch-namespace.
 func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	flags.StringVar(&o.WatchNamespace, watchNamespaceFlag, "", "watch scale sets of this namespace only")
 	singleNamespace = flags.String(
 		watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it",
 	)
-	flags.Func("program", "what the chart expects this program to be, "+programName+": another manager, such as that of "+
+	flags.Func(build.ProgramFlag, "what the chart expects this program to be, "+build.Program+": another manager, such as that of "+
 		"actions-runner-controller under the name of a mirror, doesn't know the flag and ends", func(text string) error {
-		if text != programName {
+		if text != build.Program {
 			return fmt.Errorf("this is the manager of %s, and not of %q: its chart and its image belong together",
-				programName, text)
+				build.Program, text)
 		}
 		return nil
 	})

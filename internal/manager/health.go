@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,6 +42,9 @@ var errStarting = errors.New("the manager is starting")
 type health struct {
 	gatherer prometheus.Gatherer
 
+	// waiting, if set, returns what keeps the manager from acting though it has started.
+	waiting atomic.Pointer[func() error]
+
 	mu sync.Mutex
 	// blocked is the cause that keeps the manager from starting. When synced is set it has started, and synced says
 	// whether the caches are filled.
@@ -72,6 +76,9 @@ func (h *health) ready(request *http.Request) error {
 	defer cancel()
 	if !synced(ctx) {
 		return errors.New("caches are not filled yet")
+	}
+	if waiting := h.waiting.Load(); waiting != nil {
+		return (*waiting)()
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/harrier-ci/harrier/internal/manager/alone"
 )
 
 // Durations of leader election. Candidates check the Lease every 1 to 2.2 s, which is leaseRetryPeriod with client-go's
@@ -49,8 +52,17 @@ var (
 type leadership struct {
 	resourcelock.Interface
 	clock clock.WithDelayedExecution
+	// beside are the other revisions of the manager's Deployment. Some take no Lease.
+	beside interface {
+		// Await returns when none lives, or with the context's error.
+		Await(ctx context.Context) error
+		// Acting returns an error if one has started that takes no Lease.
+		Acting() error
+	}
 	// lost is closed when a manager that led must end.
 	lost chan struct{}
+	// cause is why the Lease was given up, nil if it was lost.
+	cause atomic.Pointer[error]
 
 	mu sync.Mutex
 	// renewed is the time at which the last successful renewal was asked for; zero before the first. The clock is
@@ -62,12 +74,15 @@ type leadership struct {
 }
 
 // newManager returns a manager that changes the cluster only while it leads. It asks the API server nothing yet.
-func newManager(config *rest.Config, options Options, log logr.Logger) (ctrl.Manager, *leadership, error) {
+func newManager(
+	config *rest.Config, options Options, beside *alone.Deployment, log logr.Logger,
+) (ctrl.Manager, *leadership, error) {
 	lease, err := leaseOf(options, config)
 	if err != nil {
 		return nil, nil, err
 	}
 	leader := newLeadership(lease, clock.RealClock{})
+	leader.beside = beside
 	config = rest.CopyConfig(config)
 	config.Wrap(leader.fence)
 	mgr, err := ctrl.NewManager(config, managerOptions(options, leader, log))
@@ -78,7 +93,7 @@ func newManager(config *rest.Config, options Options, log logr.Logger) (ctrl.Man
 }
 
 func newLeadership(lock resourcelock.Interface, clk clock.WithDelayedExecution) *leadership {
-	return &leadership{Interface: lock, clock: clk, lost: make(chan struct{})}
+	return &leadership{Interface: lock, clock: clk, beside: &alone.Deployment{}, lost: make(chan struct{})}
 }
 
 // leaseOf returns the Lease in the manager's namespace, and asks the API server nothing.
@@ -128,7 +143,6 @@ func (l *leadership) write(
 	ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
-	asked := l.clock.Now() // before the API server's: others count from when they see the renewal
 	if record.HolderIdentity != l.Identity() {
 		l.end() // before the release is sent: the next leader may act before the answer is here
 		return l.explain(send(ctx, record))
@@ -136,6 +150,10 @@ func (l *leadership) write(
 	if l.isOver() {
 		return errLeaseLost
 	}
+	if err := l.await(ctx, &record); err != nil {
+		return err
+	}
+	asked := l.clock.Now() // before the API server's: others count from when they see the renewal
 	// A renewal is not cut off when the manager stops: the API server may carry it out nevertheless, between the
 	// elector's read and its release, which then conflicts. The Lease would stay taken until it expires. The client's
 	// own time limit still applies.
@@ -144,6 +162,24 @@ func (l *leadership) write(
 	}
 	l.renew(asked)
 	return nil
+}
+
+// await waits before the Lease is taken until no other revision of the manager's Deployment lives. A manager that has
+// it ends if one has started that takes no Lease.
+func (l *leadership) await(ctx context.Context, record *resourcelock.LeaderElectionRecord) error {
+	if !l.led() {
+		began := l.clock.Now()
+		err := l.beside.Await(ctx)
+		waited := l.clock.Since(began) // the elector has written its record before
+		record.AcquireTime.Time, record.RenewTime.Time = record.AcquireTime.Add(waited), record.RenewTime.Add(waited)
+		return err
+	}
+	err := l.beside.Acting()
+	if err != nil {
+		l.cause.Store(&err)
+		l.lose()
+	}
+	return err
 }
 
 // explain adds the next step to the error about a Lease that the manager may not use.

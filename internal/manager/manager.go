@@ -2,6 +2,8 @@
 //
 //	ParseOptions ─▶ Run: health server ─▶ CRDs have our fields? ─▶ cache, client, metrics ─▶ controllers
 //
+// Room alone says when no other revision of the manager's Deployment lives, which is when it may lead.
+//
 // It decides nothing about runners. It does decide what is cached and what never is, the rate of requests to the API
 // server, which replica leads, and the meaning of "healthy" and "ready".
 package manager
@@ -19,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -34,6 +37,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/crdcheck"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/manager/alone"
 	"github.com/harrier-ci/harrier/internal/metricsauth"
 )
 
@@ -111,15 +115,40 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	}); err != nil {
 		return ignoreCanceled(err)
 	}
-	mgr, leader, err := newManager(config, options, log)
+	beside, err := findDeployment(ctx, config, options, log)
+	if err != nil {
+		return ignoreCanceled(err)
+	}
+	mgr, leader, err := newManager(config, options, beside, log)
 	if err != nil {
 		return err
 	}
 	if err := addControllers(ctx, mgr, options); err != nil {
 		return err
 	}
+	health.waiting.Store(new(beside.Ready))
 	health.report(nil, mgr.GetCache().WaitForCacheSync)
-	return runUntilStopped(ctx, leader.lost, mgr.Start)
+	err = runUntilStopped(ctx, leader.lost, mgr.Start)
+	if cause := leader.cause.Load(); cause != nil {
+		return *cause
+	}
+	return err
+}
+
+// findDeployment returns the manager's own Deployment, whose other revisions it must not act beside, and watches them.
+func findDeployment(
+	ctx context.Context, config *rest.Config, options Options, log logr.Logger,
+) (*alone.Deployment, error) {
+	reader, err := client.NewWithWatch(config, client.Options{Scheme: kinds.Scheme(), Mapper: kinds.Mapper()})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	own := types.NamespacedName{Namespace: options.Namespace, Name: options.Pod}
+	found, err := alone.Find(ctx, reader, own, clock.RealClock{}, log)
+	if err != nil {
+		return nil, err
+	}
+	return found, found.Watch(ctx)
 }
 
 // runUntilStopped calls start and waits until it returns, but no longer than stopLimit after the context has ended.

@@ -26,6 +26,7 @@ import (
 // Environment variables. The first two are required: the chart sets them, and they have no sensible default.
 const (
 	envNamespace          = kube.EnvManagerNamespace
+	envPod                = "CONTROLLER_MANAGER_POD_NAME"
 	envImage              = "CONTROLLER_MANAGER_CONTAINER_IMAGE"
 	envListenerEntrypoint = "LISTENER_ENTRYPOINT"
 )
@@ -55,6 +56,8 @@ const (
 type Options struct {
 	// Namespace is the manager's own. Its listeners run there, too.
 	Namespace string
+	// Pod is the name of the manager's own pod; empty outside of a cluster.
+	Pod string
 	// Image is the listeners' image, and ListenerEntrypoint the program that they start in it ("" means the default).
 	Image              string
 	ListenerEntrypoint string

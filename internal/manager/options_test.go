@@ -20,6 +20,7 @@ import (
 const (
 	envNamespace = "CONTROLLER_MANAGER_POD_NAMESPACE"
 	envImage     = "CONTROLLER_MANAGER_CONTAINER_IMAGE"
+	envPod       = "CONTROLLER_MANAGER_POD_NAME"
 )
 
 // environment returns the variables that the chart sets.

@@ -1,6 +1,7 @@
 package charts
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestDeploymentByDefault(t *testing.T) {
 	check(t, "pod annotations", got.Spec.Template.Annotations,
 		map[string]string{"kubectl.kubernetes.io/default-container": "manager"})
 	check(t, "replicas", got.Spec.Replicas, ptr.To(int32(1)))
-	check(t, "strategy", got.Spec.Strategy.Type, appsv1.RecreateDeploymentStrategyType)
+	check(t, "strategy", got.Spec.Strategy, noSurge())
 	check(t, "pod", got.Spec.Template.Spec, corev1.PodSpec{
 		ServiceAccountName:            "arc-gha-rs-controller",
 		NodeSelector:                  map[string]string{"kubernetes.io/os": "linux"},
@@ -90,11 +91,13 @@ func TestDeploymentByDefault(t *testing.T) {
 }
 
 func managerEnv(image string) []corev1.EnvVar {
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+	}
 	return []corev1.EnvVar{
 		{Name: "CONTROLLER_MANAGER_CONTAINER_IMAGE", Value: image},
-		{Name: "CONTROLLER_MANAGER_POD_NAMESPACE", ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"},
-		}},
+		{Name: "CONTROLLER_MANAGER_POD_NAMESPACE", ValueFrom: field("metadata.namespace")},
+		{Name: "CONTROLLER_MANAGER_POD_NAME", ValueFrom: field("metadata.name")},
 	}
 }
 
@@ -294,7 +297,7 @@ func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	rendered := render(t, controller, "replicaCount: 2")
 	got := one[appsv1.Deployment](t, rendered, "deployment.yaml")
-	check(t, "strategy", got.Spec.Strategy, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
+	check(t, "strategy", got.Spec.Strategy, noSurge())
 	terms := got.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	check(t, "anti-affinity", terms[0].PodAffinityTerm.LabelSelector, selectorOfPods(got))
 	nodes := corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{}}
@@ -390,11 +393,7 @@ func TestControllerRefusals(t *testing.T) {
 
 // extended returns base with more.
 func extended(base, more map[string]string) map[string]string {
-	result := map[string]string{}
-	for _, labels := range []map[string]string{base, more} {
-		for key, value := range labels {
-			result[key] = value
-		}
-	}
+	result := maps.Clone(base)
+	maps.Copy(result, more)
 	return result
 }

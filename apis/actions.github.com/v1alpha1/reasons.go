@@ -138,6 +138,8 @@ const (
 	// ReasonOwnerless: nobody who lives owns the object, so nobody counts it; it came from a backup, or was made by
 	// hand, and is removed.
 	ReasonOwnerless = "Ownerless"
+	// ReasonOtherRevisionLives: the manager doesn't act yet, because pods of its Deployment with another template live.
+	ReasonOtherRevisionLives = "OtherRevisionLives"
 	// ReasonRunnerNameTaken: GitHub already has a runner of that name.
 	ReasonRunnerNameTaken = "RunnerNameTaken"
 	// ReasonRegistrationFailed: GitHub did not register the runner, for none of the reasons above.

@@ -168,6 +168,11 @@ unknown fields are left to the API server, which may know more of them than this
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
+{{- /* By its name the manager finds the other pods of its Deployment, beside which it must not act. */}}
+- name: CONTROLLER_MANAGER_POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
 {{- with (include "gha-runner-scale-set-controller.without-nulls" .Values.env | fromJson).value }}
 {{ toYaml . }}
 {{- end }}

@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor/finding"
 	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/revisions"
 )
 
 // installation checks what all scale sets depend on.
@@ -41,6 +42,7 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 			Message: "there is no Deployment of the chart gha-runner-scale-set-controller",
 			Fix:     "install the chart, unless the manager runs in another way"})
 	}
+	findings = append(findings, mixedRevisions(s)...)
 	for i := range s.Managers {
 		if s.Managers[i].Status.AvailableReplicas == 0 {
 			findings = append(findings, notRunning(&s.Managers[i], "Deployment", s.Managers[i].Spec.Replicas, "manager",
@@ -58,6 +60,43 @@ func installation(s *snapshot.Snapshot) []finding.Finding {
 	}
 	return slices.Concat(findings, ignoredListeners(s), sharedIdentities(s), leftClaims(s), leftObjects(s), unreadable(s),
 		unread(s))
+}
+
+// mixedRevisions reports Deployments of managers with living pods of several templates: the newest pod's manager waits
+// for the pods of the others, so nobody may act.
+func mixedRevisions(s *snapshot.Snapshot) (findings []finding.Finding) {
+	for i := range s.Managers {
+		manager := &s.Managers[i]
+		newest, found := newestRevision(s.ManagerPods, manager.Namespace, manager.Name)
+		if !found {
+			continue
+		}
+		others := newest.Others(s.ManagerPods)
+		if len(others) == 0 {
+			continue
+		}
+		findings = append(findings, finding.Finding{Severity: finding.Warning,
+			Object: "Deployment " + manager.Namespace + "/" + manager.Name, Reason: v1alpha1.ReasonOtherRevisionLives,
+			Message: fmt.Sprintf("pods of an earlier template live: %s; a manager of another template takes its Lease "+
+				"only when they are gone, and until then nobody may create or remove runners",
+				revisions.Describe(others)),
+			Fix: newest.Advice(others)})
+	}
+	return findings
+}
+
+// newestRevision returns the revision of a Deployment's pod that was created last.
+func newestRevision(pods []corev1.Pod, namespace, deployment string) (newest revisions.Revision, found bool) {
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int {
+		return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+	})
+	for i := range sorted {
+		revision, ok := revisions.Of(&sorted[i])
+		if ok && revision.Namespace == namespace && revision.Deployment == deployment {
+			return revision, true
+		}
+	}
+	return revisions.Revision{}, false
 }
 
 // ignoredListeners reports listeners that no manager serves, in one finding for each namespace.

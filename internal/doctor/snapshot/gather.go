@@ -25,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
+	"github.com/harrier-ci/harrier/internal/kube/revisions"
 )
 
 // PartOfController is the label value that identifies the Deployment of the controller's chart, whatever its name.
@@ -79,6 +80,16 @@ func (g *gathering) installations(ctx context.Context) {
 	g.read(ctx, ledgers, "StatefulSets", client.MatchingLabels{v1alpha1.LabelPartOf: v1alpha1.PartOfHarrier,
 		v1alpha1.LabelComponent: v1alpha1.ComponentHistory})
 	g.Managers, g.Ledgers = managers.Items, ledgers.Items
+	namespaces := map[string]bool{}
+	for i := range g.Managers {
+		namespaces[g.Managers[i].Namespace] = true
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		pods := &corev1.PodList{}
+		g.read(ctx, pods, "Pods of managers", client.InNamespace(namespace),
+			client.MatchingLabelsSelector{Selector: revisions.Selector()})
+		g.ManagerPods = append(g.ManagerPods, pods.Items...)
+	}
 }
 
 // gatherElsewhere notes the scale sets of all namespaces if the requested namespace has no requested one, and if the

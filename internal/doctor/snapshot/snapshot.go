@@ -25,6 +25,8 @@ type Snapshot struct {
 	// NotInstalled is set if the API server does not know our kinds.
 	NotInstalled bool
 	Managers     []appsv1.Deployment
+	// ManagerPods are the pods that Deployments have made in the managers' namespaces.
+	ManagerPods []corev1.Pod
 	// Ledgers keep the ledger of jobs.
 	Ledgers []appsv1.StatefulSet
 	Sets    []Set

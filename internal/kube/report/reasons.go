@@ -48,6 +48,7 @@ var knownReasons = sets.New(slices.Concat(refusalReasons(), []string{
 	v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonRunnersFail, v1alpha1.ReasonCapacityUnproven,
 	v1alpha1.ReasonVolumeClaimsExhausted, v1alpha1.ReasonVolumeClaimRefused, v1alpha1.ReasonVolumeClaimUnusable,
 	v1alpha1.ReasonVolumeClaimShared, v1alpha1.ReasonVolumeClaimAwaited, v1alpha1.ReasonVolumeClaimNotDeleted,
+	v1alpha1.ReasonOtherRevisionLives,
 }, strings.Fields(`
 Accepted AllAnnounced BackOff CallFailed CheckingPodTemplate ClaimsReady Complete Completed ContainerFailed
 CrashLoopBackOff Deleted Deregistered Deregistering Done DrainingRunners ExtraListenerDeleted HookResourcesLeft JobLost

@@ -1,0 +1,41 @@
+package alone
+
+import (
+	"context"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube/report"
+)
+
+// tell logs what the manager waits for when that changes, and writes an Event about its pod if it takes longer than a
+// manager needs to end.
+func (d *Deployment) tell(ctx context.Context) {
+	d.mu.Lock()
+	awaited, waits := d.awaited, d.waits()
+	advice := "allow what the cause names; it is tried again"
+	if len(awaited) > 0 {
+		advice = d.own.Advice(awaited)
+	}
+	if text := waits.Error(); text != d.said {
+		d.log.Info("Waiting before the manager takes its Lease", "cause", text, "advice", advice)
+		d.said = text
+	}
+	now := d.clock.Now()
+	due := len(awaited) > 0 && now.Sub(d.since) >= eventAfter && now.Sub(d.written) >= eventRepeat
+	if due {
+		d.written = now
+	}
+	d.mu.Unlock()
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	// A pod has one of these for each pod that it waits for, by the UIDs of both.
+	name := string(d.pod.UID) + "." + string(awaited[0].UID)
+	event := report.Warning(v1alpha1.ReasonOtherRevisionLives, "Wait",
+		waits.Error()+". It takes its Lease when they are gone. Next: "+advice)
+	if err := report.CreateEvent(ctx, d.cluster, name, d.pod, &awaited[0], event, now); err != nil {
+		d.log.Error(err, "The Event about the wait could not be written")
+	}
+}
