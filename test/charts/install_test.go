@@ -95,6 +95,13 @@ func nameTyposInPods(t *testing.T, helm installer) {
 		checkContains(t, said, "."+typo)
 		check(t, "refused by Helm "+helm.version, err != nil, helm.version == "4")
 	}
+	// One of the other securityContext is left out, so that no version of Helm stops at it.
+	notes := helm.succeed(t, "install", "misplaced", scaleSet.directory(), "--namespace", namespace,
+		"--set", "githubConfigUrl=https://github.com/actions,githubConfigSecret=s,containerMode.type=dind",
+		"--set", "template.spec.securityContext.capabilities.drop={ALL}",
+		"--set", "template.spec.containers[0].name=dind,template.spec.containers[0].securityContext.fsGroup=5")
+	checkContains(t, notes, "template.spec.securityContext.capabilities: there is no such field")
+	checkContains(t, notes, "template.spec.containers[0].securityContext.fsGroup: there is no such field")
 }
 
 // ARC's chart puts a finalizer on each of its objects. An upgrade removes it: otherwise objects would wait for a

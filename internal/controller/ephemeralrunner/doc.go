@@ -8,6 +8,7 @@
 // The rooms below are used by this package only. launch asks GitHub about the runner, and creates Secret and pod: in
 // the pool, so no worker waits. rules has the terms in which launch reports its progress. mark writes the job on the
 // pod and holds back what only reports. remains removes what no owner collects.
+// hooktemplate has job pods of container hooks protected like their runner.
 //
 // A runner without a living set is removed before it gets anything: removeAbandoned.
 //

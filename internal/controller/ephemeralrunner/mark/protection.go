@@ -64,7 +64,8 @@ func (m *Marker) Refused(ctx context.Context, runner *v1alpha1.EphemeralRunner, 
 			report.Warning("PodMetadataForbidden", "CreatePod", fmt.Sprintf(
 				"jobs of namespace %s are not protected from eviction in their first seconds: a policy or webhook takes "+
 					"no runner pod with the label %s, the annotations of node autoscalers and, for container hooks, a file "+
-					"that has these for job pods; exempt runner pods from what is named here: %v", runner.Namespace, v1alpha1.LabelRunnerBusy, refusal)))
+					"that has these for job pods; exempt runner pods from what is named here: %v",
+				runner.Namespace, v1alpha1.LabelRunnerBusy, refusal)))
 	}
 }
 
