@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -53,9 +54,52 @@ func TestTakesOverFromARC(t *testing.T) {
 	}
 }
 
+// ARC 0.15 upgrades its one runner set in place. We go on with that, under its name, and what only ARC writes to it
+// neither hinders us nor keeps it when it is deleted.
+func TestTakesOverFromARCThatUpgradesInPlace(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r, set := servedByARC(t, arc.InPlace()...)
+	ids := r.QueueJobsFor(arc.Name, 1, rig.Held)
+	g.Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
+	former, theirs := listenerPods(t, r, arc.Name), runnerSets(t, r)
+	if len(theirs) != 1 || theirs[0].Name != arc.Name {
+		t.Fatalf("ARC left %+v", theirs)
+	}
+
+	r.StartManager()
+	g.Eventually(func() bool {
+		pods := listenerPods(t, r, arc.Name)
+		return len(pods) == 1 && pods[0].UID != former[0].UID
+	}, rig.Patience).Should(gomega.BeTrue(), "there is not one listener of ours")
+	r.EndJobs(append(ids, r.QueueJobsFor(arc.Name, 2, 0)...))
+	checkRanOnARCs(t, r, ids[0])
+	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != set.ScaleSet {
+		t.Errorf("on GitHub there are %+v, and not scale set %d alone", sets, set.ScaleSet)
+	}
+	if ours := runnerSets(t, r); len(ours) != 1 || ours[0].UID != theirs[0].UID ||
+		!slices.Equal(ours[0].Finalizers, []string{v1alpha1.FinalizerEphemeralRunnerSet}) {
+		t.Errorf("the runner set is not gone on with: %+v", ours)
+	}
+
+	uninstallARCs(t, r)
+	g.Eventually(r.MadeFor, rig.Patience).WithArguments(t.Context(), arc.Name).Should(gomega.BeEmpty())
+	if anomalies := r.Anomalies(); len(anomalies) > 0 {
+		t.Error(anomalies)
+	}
+}
+
+func runnerSets(t *testing.T, r *rig.Rig) []v1alpha1.EphemeralRunnerSet {
+	t.Helper()
+	var list v1alpha1.EphemeralRunnerSetList
+	if err := r.Cluster.Client().List(t.Context(), &list, client.InNamespace(r.RunnerNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
 // servedByARC returns an installation of ours with a stopped manager, and a scale set of ARC's with its listener and an
 // idle runner.
-func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
+func servedByARC(t *testing.T, replacements ...string) (*rig.Rig, *arc.Set) {
 	t.Helper()
 	r := rig.Start(t, testkube.Shared(t), rig.Options{})
 	r.UninstallSet(rig.DefaultSet)
@@ -66,7 +110,8 @@ func servedByARC(t *testing.T) (*rig.Rig, *arc.Set) {
 		Token: rig.PAT,
 	})
 	if err == nil {
-		err = set.CreateObjects(func(object *unstructured.Unstructured) error { return createARC(t, r, object) })
+		err = set.CreateObjects(func(object *unstructured.Unstructured) error { return createARC(t, r, object) },
+			replacements...)
 	}
 	if err != nil {
 		t.Fatal(err)

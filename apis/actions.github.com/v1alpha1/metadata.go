@@ -144,12 +144,11 @@ const (
 	FinalizerAutoscalingRunnerSet = "autoscalingrunnerset.actions.github.com/finalizer"
 	FinalizerAutoscalingListener  = "autoscalinglistener.actions.github.com/finalizer"
 	FinalizerEphemeralRunner      = "ephemeralrunner.actions.github.com/finalizer"
-	// FinalizerEphemeralRunnerSet is the runner's: ARC has given both kinds the same one in all its releases, 0.4 to
-	// 0.14. So neither a set that is taken over from ARC nor one that goes back to it is kept by a finalizer that
+	// FinalizerEphemeralRunnerSet is the runner's: ARC has given both kinds the same one in its releases 0.4 to 0.14. So neither a set that is taken over from ARC nor one that goes back to it is kept by a finalizer that
 	// nobody serves.
 	FinalizerEphemeralRunnerSet = FinalizerEphemeralRunner
-	// FinalizerFormerRunnerSet was given to an EphemeralRunnerSet by earlier builds of this manager. It is replaced,
-	// and removed with the other, wherever it is found.
+	// FinalizerFormerRunnerSet is given to an EphemeralRunnerSet by ARC 0.15, and was by earlier builds of this manager.
+	// It is replaced, and removed with the other, wherever it is found.
 	FinalizerFormerRunnerSet = "ephemeralrunnerset.actions.github.com/finalizer"
 	// FinalizerRunnerRegistration is ARC's second finalizer on runners. Our runners have only the first; the second is
 	// removed wherever it is found.

@@ -156,7 +156,8 @@ func TestSetIsReleasedWhoeverMadeIt(t *testing.T) {
 	for name, test := range map[string]struct{ before, served []string }{
 		"ARC 0.4 to 0.14":           {[]string{"ephemeralrunner.actions.github.com/finalizer"}, []string{"ephemeralrunner.actions.github.com/finalizer"}},
 		"an earlier build of ours":  {[]string{"ephemeralrunnerset.actions.github.com/finalizer"}, []string{v1alpha1.FinalizerEphemeralRunnerSet}},
-		"that, after ARC":           {[]string{"ephemeralrunner.actions.github.com/finalizer", "ephemeralrunnerset.actions.github.com/finalizer"}, []string{v1alpha1.FinalizerEphemeralRunnerSet}},
+		"ARC 0.15, and another's":   {[]string{"ephemeralrunnerset.actions.github.com/finalizer", "example.com/a"}, []string{"example.com/a", v1alpha1.FinalizerEphemeralRunnerSet}},
+		"ARC 0.15 after 0.14":       {[]string{"ephemeralrunner.actions.github.com/finalizer", "ephemeralrunnerset.actions.github.com/finalizer"}, []string{v1alpha1.FinalizerEphemeralRunnerSet}},
 		"ARC, and somebody else's":  {[]string{"example.com/a", "ephemeralrunner.actions.github.com/finalizer"}, []string{"example.com/a", "ephemeralrunner.actions.github.com/finalizer"}},
 		"nobody has held it before": {nil, []string{v1alpha1.FinalizerEphemeralRunnerSet}},
 	} {
