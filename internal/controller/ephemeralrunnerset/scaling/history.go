@@ -63,6 +63,8 @@ type History struct {
 	starts          []time.Time
 	started, wasted int
 	doubt           figures.Doubt
+	// cancellations are of jobs that no runner had.
+	cancellations cancellations
 	// Until limitedUntil GitHub limits the questions.
 	limitedUntil time.Time
 
@@ -77,6 +79,8 @@ type Seen struct {
 	// Runners are those that the watch shows, oldest first.
 	Runners []*roster.Runner
 	PatchID int
+	// CanceledJobs counts the jobs that were ever cancelled before a runner had them.
+	CanceledJobs int
 	// Template is the hash of the template from which runners are created.
 	Template string
 	// ConfigURL is the address at which the set registers runners. Runners created before it changed are registered
@@ -90,6 +94,7 @@ type Seen struct {
 
 // runnerHistory is the memory of one runner.
 type runnerHistory struct {
+	seenAt      time.Time // first seen
 	upAt        time.Time // first seen running in its present pod
 	upBefore    time.Time // its creation, if it was up when it was first seen
 	endedAt     time.Time // first seen ended; when it failed, if another manager saw that
@@ -105,7 +110,11 @@ type runnerHistory struct {
 	question       *pool.Last[registrations.Answer]
 	registrations.Answers
 
+	// At passedOverAt it was seen to hang: jobs wait, and it doesn't get one.
+	passedOverAt time.Time
+
 	wasted     bool // it was surplus before it had a job
+	excused    bool // the job that it may have been meant for was cancelled
 	counted    bool // its failure has been counted
 	worked     bool // its job has been seen; the report may come after the runner was counted as a failure
 	seenInPass int  // number of the last pass that saw it
@@ -146,6 +155,7 @@ func (h *History) Remember(s Seen) {
 	}
 	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.PatchID, s.ConfigURL, s.Departing, s.JobWaits
 	h.passes++
+	h.cancellations.note(s.CanceledJobs, now)
 	if h.failures.template != s.Template { // the cause of the failures may be gone
 		h.failures = runnerFailures{template: s.Template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
 	}
@@ -153,6 +163,7 @@ func (h *History) Remember(s Seen) {
 		past, known := h.runners[r.UID]
 		if !known {
 			past = &runnerHistory{
+				seenAt:          now,
 				registrationID:  r.RegistrationID,
 				registeredSince: r.CreatedAt,
 				question:        &pool.Last[registrations.Answer]{},
@@ -203,9 +214,13 @@ func (h *History) rememberRunner(r *roster.Runner, past *runnerHistory) {
 	if r.Completed && kube.SetIfZero(&past.completedAt, h.now) {
 		h.completions = append(h.completions, h.now)
 	}
-	if r.ExitedIdle() && h.slotOf(r) == slotFree {
-		kube.SetIfZero(&past.exitedAt, h.now)
+	if r.ExitedIdle() {
+		h.excuseExit(past)
+		if h.endCounted(past) {
+			kube.SetIfZero(&past.exitedAt, h.now)
+		}
 	}
+	h.rememberPassedOver(r, past)
 	h.countOutcome(r, past)
 }
 

@@ -57,6 +57,8 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 			h.removeUnaskable(p, r)
 		case r.Completed:
 			h.ask(p, r, Deregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerGrace)
+		case past.Busy && past.excused && !r.HadJob: // GitHub still counts on the job that was cancelled
+			h.ask(p, r, Deregister, past.AskedAt, askAgainInterval)
 		case h.slotOf(r) == slotWorking:
 			pause := askWorkingInterval
 			if !past.MissingSince.IsZero() {
@@ -74,7 +76,7 @@ func (h *History) Subject(r *roster.Runner) registrations.Subject {
 	return registrations.Subject{
 		Question:     h.historyOf(r).question,
 		Registration: registrations.Registration{Runner: r.UID, ID: r.RegistrationID}, Name: r.Name,
-		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(), Own: r.Arrival != 0,
+		HasJob: !r.Completed && (h.slotOf(r) == slotWorking || h.historyOf(r).Busy), Ended: r.Ended(), Own: r.Arrival != 0,
 	}
 }
 
@@ -243,7 +245,8 @@ func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Uns
 func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
-	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r):
+	case past.exitedAt.IsZero(): // a job of it may be reported yet; a newer figure shows that none will be
+	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r), past.excused:
 		p.decide(r, Delete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
 		p.decide(r, MarkFailed)
