@@ -36,6 +36,9 @@ func TestRegistrationWalksTheChain(t *testing.T) {
 	if got, want := token.header.Get("Content-Type"), "application/vnd.github.v3+json"; got != want {
 		t.Errorf("registration token: Content-Type %q, want %q", got, want)
 	}
+	if got, want := token.header.Get("X-GitHub-Api-Version"), "2022-11-28"; got != want {
+		t.Errorf("registration token: version %q of the REST API, want %q", got, want)
+	}
 	if token.body != "" {
 		t.Errorf("registration token: body %q, want none", token.body)
 	}

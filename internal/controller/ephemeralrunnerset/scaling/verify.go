@@ -300,3 +300,22 @@ func (h *History) idleSince(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	return cmp.Or(past.upBefore, past.upAt)
 }
+
+// planPassedOver asks GitHub to remove runners that hang: as soon as others need their room, else after idleGrace. So
+// many more runners are wanted than there is room for as lacking says.
+func (h *History) planPassedOver(p *Plan, runners []*roster.Runner, lacking int) {
+	if due := h.passedOverDue(p.jobsWaitSince); h.now.Before(due) {
+		p.requeueBy(due)
+	}
+	for _, r := range runners {
+		past := h.historyOf(r)
+		if past.passedOverAt.IsZero() || r.Deleting || !h.askable(r) || past.Busy || past.Unregistered() {
+			continue
+		}
+		due := past.passedOverAt.Add(idleGrace)
+		if lacking > 0 {
+			lacking, due = lacking-1, past.upAt.Add(provenGrace)
+		}
+		h.decideAt(p, r, Deregister, kube.LaterOf(due, h.questionsAllowedAt(r)))
+	}
+}
