@@ -320,6 +320,9 @@ func TestAppGetsAnInstallationToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.only("POST /api/v3/app/installations/42/access_tokens")
+	if got, want := first.header.Get("X-GitHub-Api-Version"), "2022-11-28"; got != want {
+		t.Errorf("installation token: version %q of the REST API, want %q", got, want)
+	}
 	if got := first.header.Get("Authorization"); strings.Count(got, ".") != 2 || !strings.HasPrefix(got, "Bearer ") {
 		t.Errorf("installation token asked for with %q, want a JWT", got)
 	}
