@@ -126,6 +126,10 @@ soak: preflight ## Half an hour of runners and an hour of messages, both simulat
 ledger: preflight ## Measure the ledger of jobs with a million rows: size, answers, CPU (ROWS=100000; DATABASE=postgres://… instead of SQLite)
 	go run ./hack/ledger $(if $(ROWS),-rows $(ROWS)) $(if $(DATABASE),-database '$(DATABASE)')
 
+.PHONY: contract
+contract: preflight ## Try the protocol's facts on a real organization: GITHUB_CONFIG_URL=… GITHUB_TOKEN=… make contract (ARGS='-o json -wait 10m')
+	go run ./hack/contract $(ARGS)
+
 .PHONY: pages
 pages: preflight ## Serve the ledger's pages with an invented day at http://127.0.0.1:8090/; each line on stdin starts a job
 	go run ./hack/pages

@@ -36,6 +36,9 @@ func TestRegistrationWalksTheChain(t *testing.T) {
 	if got, want := token.header.Get("Content-Type"), "application/vnd.github.v3+json"; got != want {
 		t.Errorf("registration token: Content-Type %q, want %q", got, want)
 	}
+	if got, want := token.header.Get("X-GitHub-Api-Version"), "2022-11-28"; got != want {
+		t.Errorf("registration token: version %q of the REST API, want %q", got, want)
+	}
 	if token.body != "" {
 		t.Errorf("registration token: body %q, want none", token.body)
 	}
@@ -317,6 +320,9 @@ func TestAppGetsAnInstallationToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.only("POST /api/v3/app/installations/42/access_tokens")
+	if got, want := first.header.Get("X-GitHub-Api-Version"), "2022-11-28"; got != want {
+		t.Errorf("installation token: version %q of the REST API, want %q", got, want)
+	}
 	if got := first.header.Get("Authorization"); strings.Count(got, ".") != 2 || !strings.HasPrefix(got, "Bearer ") {
 		t.Errorf("installation token asked for with %q, want a JWT", got)
 	}

@@ -102,7 +102,7 @@ func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *l
 	}
 	l.room.Places = settings.PlacesJobs
 	l.room.Observe(set.Capacity, d.clock.Now())
-	l.scaler.Doubted = set.DoubtedJobs
+	l.scaler.Doubted, l.scaler.Desired.CanceledJobs = set.DoubtedJobs, max(set.CanceledJobs, 0)
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
 	}

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID and assignedJobs in one patch, the
+// EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID, assignedJobs and canceledJobs in one patch, the
 // manager all other fields.
 type EphemeralRunnerSetSpec struct {
 	// Desired number of runners: one per assigned job and the idle ones on top, at most maxRunners.
@@ -19,6 +19,10 @@ type EphemeralRunnerSetSpec struct {
 	// +optional
 	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
+	// Jobs that ended cancelled before a runner had taken them, since the set exists. So many runners that end idle, hang
+	// or are too many after that are nobody's fault. Not in ARC.
+	// +optional
+	CanceledJobs int `json:"canceledJobs,omitempty"`
 	// Maximum number of runners at a time. Absent means no limit. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

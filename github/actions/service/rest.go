@@ -21,6 +21,13 @@ type installationToken struct {
 	lifetime
 }
 
+// apiVersion is the version of the REST API that is asked for: the one that GitHub Enterprise Server has from 3.9 on. A
+// server refuses one that it doesn't know, and 2026-03-10 is known from 3.21 on only.
+const (
+	headerAPIVersion = "X-GitHub-Api-Version"
+	apiVersion       = "2022-11-28"
+)
+
 // CallREST makes one call to GitHub's REST API with the personal access token, or with the App's installation token,
 // which all calls share. That one is renewed when due, and once if GitHub refuses it. An App that was given another
 // permission has it in new tokens: so it is also renewed once if GitHub refuses what a token of more than five minutes
@@ -28,7 +35,7 @@ type installationToken struct {
 func (s *Service) CallREST(ctx context.Context, r exchange.Request) (*exchange.Response, error) {
 	with := func(token, kind string) (*exchange.Response, error) {
 		authorized := r
-		authorized.Header = http.Header{"Authorization": {"Bearer " + token}}
+		authorized.Header = http.Header{"Authorization": {"Bearer " + token}, headerAPIVersion: {apiVersion}}
 		maps.Copy(authorized.Header, r.Header)
 		authorized.Credential = kind
 		answer, err := s.Do(ctx, authorized)
@@ -88,13 +95,15 @@ func (s *Service) createInstallationToken(ctx context.Context, _ *installationTo
 	if err != nil {
 		return nil, err
 	}
+	header := restHeader("Bearer "+appToken, "application/vnd.github+json")
+	header.Set(headerAPIVersion, apiVersion)
 	answer, err := s.Do(ctx, exchange.Request{
 		Endpoint: failure.EndpointInstallationToken,
 		Method:   http.MethodPost,
 		URL: s.Config.RESTURL(
 			"app", "installations", strconv.FormatInt(s.source.InstallationID, 10), "access_tokens",
 		),
-		Header:     restHeader("Bearer "+appToken, "application/vnd.github+json"),
+		Header:     header,
 		Credential: credential.App,
 	})
 	if err != nil {

@@ -318,7 +318,8 @@ func (c *Controller) observe(
 	jobWaits, due := c.jobPods.Of(set.Namespace, w.views)
 	w.RequeueAt(due)
 	m.Remember(scaling.Seen{
-		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, Template: w.specHash,
+		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, CanceledJobs: set.Spec.CanceledJobs,
+		Template:  w.specHash,
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
 	})
 	if failed, cause := m.RememberAnswers(w.views); cause != nil {

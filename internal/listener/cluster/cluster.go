@@ -28,9 +28,10 @@ type Cluster interface {
 }
 
 // Desired is the listener's demand on the EphemeralRunnerSet. Replicas is the number of runners that there should be,
-// by the statistics with the number PatchID, and AssignedJobs the number of jobs in these statistics.
+// by the statistics with the number PatchID, and AssignedJobs the number of jobs in these statistics. CanceledJobs counts
+// the jobs that ended cancelled before a runner had taken them, since the set exists.
 type Desired struct {
-	Replicas, PatchID, AssignedJobs int
+	Replicas, PatchID, AssignedJobs, CanceledJobs int
 }
 
 // Publication is written by the listener into its set.

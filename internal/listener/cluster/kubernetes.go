@@ -58,6 +58,7 @@ type setDocument struct {
 		Replicas     int `json:"replicas"`
 		PatchID      int `json:"patchID"`
 		AssignedJobs int `json:"assignedJobs"`
+		CanceledJobs int `json:"canceledJobs"`
 	} `json:"spec"`
 }
 
@@ -73,7 +74,7 @@ func (k *kubernetes) Publish(ctx context.Context, publication Publication) (*Run
 	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: publication.SessionID}
 	patch.Spec.Replicas = publication.Replicas
 	patch.Spec.PatchID = publication.PatchID
-	patch.Spec.AssignedJobs = publication.AssignedJobs
+	patch.Spec.AssignedJobs, patch.Spec.CanceledJobs = publication.AssignedJobs, publication.CanceledJobs
 	answer, err := k.patch(ctx, runnerSets, k.name, patch)
 	return k.runnerSet("patch", answer, err)
 }
@@ -148,7 +149,8 @@ func (k *kubernetes) runnerSet(verb string, answer []byte, err error) (*RunnerSe
 		Listener:    read.Status.Listener,
 		Runners:     read.Status.RunnerCounts,
 	}
-	set.Replicas, set.PatchID, set.AssignedJobs = read.Spec.Replicas, read.Spec.PatchID, read.Spec.AssignedJobs
+	set.Replicas, set.PatchID = read.Spec.Replicas, read.Spec.PatchID
+	set.AssignedJobs, set.CanceledJobs = read.Spec.AssignedJobs, read.Spec.CanceledJobs
 	set.SessionID = read.Metadata.Annotations[v1alpha1.AnnotationListenerSession]
 	return set, nil
 }

@@ -59,7 +59,7 @@ func TestPublishedNumbersAreExplicit(t *testing.T) {
 	}
 	want := wire{http.MethodPatch, setPath, "application/merge-patch+json",
 		`{"metadata":{"annotations":{"actions.github.com/listener-session-id":"abc"}},"spec":{"replicas":0,` +
-			`"patchID":8,"assignedJobs":0}}`}
+			`"patchID":8,"assignedJobs":0,"canceledJobs":0}}`}
 	if diff := cmp.Diff(want, *seen); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}

@@ -146,6 +146,9 @@ func (s *Scaler) Remember(message *actions.Message, now time.Time) {
 		s.start(key, now)
 		if job.Result == resultCanceled {
 			delete(s.started, key) // a job that no runner took in time is canceled and then assigned again
+			if job.RunnerID == 0 && job.RunnerName == "" {
+				s.Desired.CanceledJobs++ // in a message that comes again in a new session, once more, which does no harm
+			}
 		}
 	}
 }

@@ -194,6 +194,20 @@ func TestAssignmentsOfJobsThatHaveStartedDoNotCount(t *testing.T) {
 	}
 }
 
+// Only jobs that no runner had say something about runners that stay without one; reports say what became of the others.
+func TestJobsThatAreCancelledBeforeTheyHaveARunnerAreCounted(t *testing.T) {
+	s := scaling.New(0, 10, 0)
+	canceled := message(1, 0, "complete 1", "complete 2", "complete 3 a", "complete 4")
+	for i, result := range []string{"canceled", "canceled", "canceled", "succeeded"} {
+		canceled.JobsCompleted[i].Result = result
+	}
+	s.Remember(canceled, noon)
+	s.Observe(statistics(0), noon)
+	if got := s.Desired.CanceledJobs; got != 2 {
+		t.Errorf("%d jobs were cancelled before they had a runner, want 2", got)
+	}
+}
+
 // At 100 bytes each, 10,000 jobs take 1 MB.
 func TestStartedJobsTakeBoundedMemory(t *testing.T) {
 	const most, seen = 10_000, 20_000

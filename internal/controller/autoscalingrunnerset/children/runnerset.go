@@ -32,7 +32,9 @@ type Wanted struct {
 }
 
 // listenerFields are the fields of an EphemeralRunnerSet that the listener writes.
-var listenerFields = [][]string{{"spec", "replicas"}, {"spec", "patchID"}, {"spec", "assignedJobs"}}
+var listenerFields = [][]string{
+	{"spec", "replicas"}, {"spec", "patchID"}, {"spec", "assignedJobs"}, {"spec", "canceledJobs"},
+}
 
 // ApplyRunnerSet keeps one EphemeralRunnerSet as the spec wants it. ARC 0.14 created a new one for every change: the
 // newest is adopted under its name, and the others are deleted, which lets busy runners finish. It returns the hash of
@@ -73,8 +75,8 @@ func (k *Keeper) ApplyRunnerSet(ctx context.Context, w Wanted) (specHash string,
 	}
 	pruned := live.DeepCopy()
 	pruned.Spec = wanted.Spec
-	pruned.Spec.Replicas, pruned.Spec.PatchID, pruned.Spec.AssignedJobs = live.Spec.Replicas, live.Spec.PatchID,
-		live.Spec.AssignedJobs
+	pruned.Spec.Replicas, pruned.Spec.PatchID = live.Spec.Replicas, live.Spec.PatchID
+	pruned.Spec.AssignedJobs, pruned.Spec.CanceledJobs = live.Spec.AssignedJobs, live.Spec.CanceledJobs
 	return specHash, k.prune(ctx, pruned, live, wanted, kube.ForPruning)
 }
 

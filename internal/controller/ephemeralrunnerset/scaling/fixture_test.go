@@ -83,6 +83,7 @@ type scenario struct {
 	*scaling.History
 	now       time.Time
 	patchID   int
+	canceled  int
 	runners   []*roster.Runner
 	configURL roster.ConfigURL
 	// departing has the runners on nodes that are about to go away, and jobWaits the pods of jobs that can't run.
@@ -166,7 +167,7 @@ func (s *scenario) pass() *plan {
 
 // seen returns the world that a pass sees at the present moment.
 func (s *scenario) seen() scaling.Seen {
-	return scaling.Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, Template: "template",
+	return scaling.Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, CanceledJobs: s.canceled, Template: "template",
 		ConfigURL: s.configURL, Departing: s.departing, JobWaits: s.jobWaits}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/cancellations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/departures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
@@ -29,6 +30,14 @@ const (
 	removalLag = time.Minute
 	// The cache may take deletionSeenTimeout to show that a runner was deleted.
 	deletionSeenTimeout = 30 * time.Second
+	// The end of a runner may be seen up to cancellationLag before the cancellation of its job: reports of both come
+	// within a second or two, and wait only while the listener does not listen.
+	cancellationLag = 30 * time.Second
+	// A runner ends or hangs because of a cancellation within cancellationEffect: as long as GitHub counts on a runner
+	// without a sign of life.
+	cancellationEffect = 10 * time.Minute
+	// Within passedOverGrace GitHub has given the jobs that wait to the runners that listen: the others hang.
+	passedOverGrace = 2 * time.Second
 )
 
 // History has the facts of the past that one set's plan needs and no object records: when things were first seen, and
@@ -63,6 +72,8 @@ type History struct {
 	starts          []time.Time
 	started, wasted int
 	doubt           figures.Doubt
+	// cancellations are of jobs that no runner had.
+	cancellations cancellations.Memory
 	// Until limitedUntil GitHub limits the questions.
 	limitedUntil time.Time
 
@@ -77,6 +88,8 @@ type Seen struct {
 	// Runners are those that the watch shows, oldest first.
 	Runners []*roster.Runner
 	PatchID int
+	// CanceledJobs counts the jobs that were ever cancelled before a runner had them.
+	CanceledJobs int
 	// Template is the hash of the template from which runners are created.
 	Template string
 	// ConfigURL is the address at which the set registers runners. Runners created before it changed are registered
@@ -90,6 +103,7 @@ type Seen struct {
 
 // runnerHistory is the memory of one runner.
 type runnerHistory struct {
+	seenAt      time.Time // first seen
 	upAt        time.Time // first seen running in its present pod
 	upBefore    time.Time // its creation, if it was up when it was first seen
 	endedAt     time.Time // first seen ended; when it failed, if another manager saw that
@@ -105,7 +119,11 @@ type runnerHistory struct {
 	question       *pool.Last[registrations.Answer]
 	registrations.Answers
 
+	// At passedOverAt it was seen to hang: jobs wait, and it doesn't get one.
+	passedOverAt time.Time
+
 	wasted     bool // it was surplus before it had a job
+	excused    bool // the job that it may have been meant for was cancelled
 	counted    bool // its failure has been counted
 	worked     bool // its job has been seen; the report may come after the runner was counted as a failure
 	seenInPass int  // number of the last pass that saw it
@@ -146,6 +164,7 @@ func (h *History) Remember(s Seen) {
 	}
 	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.PatchID, s.ConfigURL, s.Departing, s.JobWaits
 	h.passes++
+	h.cancellations.Note(s.CanceledJobs, now)
 	if h.failures.template != s.Template { // the cause of the failures may be gone
 		h.failures = runnerFailures{template: s.Template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
 	}
@@ -153,6 +172,7 @@ func (h *History) Remember(s Seen) {
 		past, known := h.runners[r.UID]
 		if !known {
 			past = &runnerHistory{
+				seenAt:          now,
 				registrationID:  r.RegistrationID,
 				registeredSince: r.CreatedAt,
 				question:        &pool.Last[registrations.Answer]{},
@@ -203,10 +223,44 @@ func (h *History) rememberRunner(r *roster.Runner, past *runnerHistory) {
 	if r.Completed && kube.SetIfZero(&past.completedAt, h.now) {
 		h.completions = append(h.completions, h.now)
 	}
-	if r.ExitedIdle() && h.slotOf(r) == slotFree {
-		kube.SetIfZero(&past.exitedAt, h.now)
+	if r.ExitedIdle() {
+		// its slot is free at once: the figure that comes with a cancellation doesn't count the job
+		h.excuse(past, past.endedAt.Add(-cancellationEffect), past.endedAt.Add(cancellationLag))
+		if h.endCounted(past) {
+			kube.SetIfZero(&past.exitedAt, h.now)
+		}
 	}
+	h.rememberPassedOver(r, past)
 	h.countOutcome(r, past)
+}
+
+// rememberPassedOver remembers that a runner hangs with a job that was cancelled. That is only seen when jobs wait.
+func (h *History) rememberPassedOver(r *roster.Runner, past *runnerHistory) {
+	switch {
+	case h.jobsWaitSince.IsZero() || r.HadJob || !r.Up():
+		past.passedOverAt = time.Time{}
+	case !past.passedOverAt.IsZero() || h.slotOf(r) != slotWaiting || h.now.Before(h.passedOverDue(h.jobsWaitSince)):
+	case h.excuse(past, kube.LaterOf(past.upAt, h.now.Add(-cancellationEffect)), h.now):
+		past.passedOverAt = h.now
+	}
+}
+
+// excuse reports whether it is nobody's fault that a runner has no job, because one was cancelled between two moments
+// at which there was the runner.
+func (h *History) excuse(past *runnerHistory, from, to time.Time) bool {
+	if !past.excused {
+		past.excused = h.cancellations.Take(kube.LaterOf(past.seenAt, from), to)
+	}
+	return past.excused
+}
+
+// passedOverDue returns the time at which it is known which of the idle runners hang, zero if none is suspected to.
+func (h *History) passedOverDue(jobsWaitSince time.Time) time.Time {
+	latest := h.cancellations.Latest()
+	if latest.IsZero() || jobsWaitSince.IsZero() {
+		return time.Time{}
+	}
+	return kube.LaterOf(jobsWaitSince, latest).Add(passedOverGrace)
 }
 
 // RememberAnswers records what GitHub has answered since the last pass. It returns the number of questions that got no

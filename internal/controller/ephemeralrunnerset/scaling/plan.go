@@ -129,7 +129,8 @@ func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unse
 	h.planReplacement(p, runners)
 	h.planDeparture(p, runners)
 	h.planVerification(p, runners, want)
-	h.planCreation(p, want, out)
+	lacking := h.planCreation(p, want, out)
+	h.planPassedOver(p, runners, lacking)
 	h.planSurplus(p, runners, out.Expected-out.Uncertain, want.scaleDownDelay)
 	h.planAge(p, runners, out, want.maxIdleTime)
 	h.planProbe(p, runners, out)
@@ -137,8 +138,8 @@ func (h *History) Plan(runners []*roster.Runner, want Demand, out creations.Unse
 }
 
 // planCreation fills up to replicas, within maxRunners and what earlier failures allow. It repeats unanswered creations
-// first, as far as their runners are still wanted.
-func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
+// first, as far as their runners are still wanted. It returns the number of those for which maxRunners leaves no room.
+func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) (lacking int) {
 	t := &p.Tally
 	missing := want.replicas - t.waiting - t.working - t.held - out.Expected
 	room := want.maxRunners - t.notEnded - out.Expected - out.Beside
@@ -163,6 +164,7 @@ func (h *History) planCreation(p *Plan, want Demand, out creations.Unseen) {
 		}
 	}
 	p.requeueBy(h.Creations.PausedUntil(h.now))
+	return missing - max(room, 0)
 }
 
 // allowed returns the number of wanted runners that may be created, with the failures of earlier ones. expected counts
@@ -323,7 +325,9 @@ func (h *History) Follow(p *Plan) {
 	for _, r := range p.victims {
 		if past := h.historyOf(r); !past.wasted {
 			past.wasted = true
-			h.wasted++
+			if !h.excuse(past, time.Time{}, h.now) {
+				h.wasted++
+			}
 		}
 	}
 }

@@ -48,16 +48,24 @@ func (h *History) slotOf(r *roster.Runner) slot {
 		// no figure of the set's GitHub counts a job elsewhere
 		return heldUnless(h.registeredElsewhere(r) || h.jobGivenUp(h.historyOf(r)))
 	case r.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded:
-		return heldUnless(!h.patchSeenAt.Before(h.historyOf(r).endedAt.Add(settleGrace)))
+		past := h.historyOf(r)
+		return heldUnless(h.endCounted(past) || (past.excused && r.ExitedIdle()))
 	case !r.Alive():
 		return slotFree
-	case r.HadJob || r.Draining || h.historyOf(r).Busy:
+	case r.HadJob || r.Draining || (h.historyOf(r).Busy && !h.historyOf(r).excused):
 		return slotWorking
 	case r.Deleting, h.historyOf(r).Unregistered():
+		return slotFree
+	case !h.historyOf(r).passedOverAt.IsZero(), h.historyOf(r).Busy: // it hangs with a job that was cancelled
 		return slotFree
 	default:
 		return slotWaiting
 	}
+}
+
+// endCounted reports whether the figure of a runner that has exited is so new that it no longer counts a job of it.
+func (h *History) endCounted(past *runnerHistory) bool {
+	return !h.patchSeenAt.Before(past.endedAt.Add(settleGrace))
 }
 
 // completedSlot returns the slot of a runner whose job is reported completed. The listener first publishes replicas and

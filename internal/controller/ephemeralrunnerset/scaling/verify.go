@@ -57,6 +57,8 @@ func (h *History) planVerification(p *Plan, runners []*roster.Runner, want Deman
 			h.removeUnaskable(p, r)
 		case r.Completed:
 			h.ask(p, r, Deregister, kube.LaterOf(past.completedAt, past.AskedAt), lingerGrace)
+		case past.Busy && past.excused && !r.HadJob: // GitHub still counts on the job that was cancelled
+			h.ask(p, r, Deregister, past.AskedAt, askAgainInterval)
 		case h.slotOf(r) == slotWorking:
 			pause := askWorkingInterval
 			if !past.MissingSince.IsZero() {
@@ -74,7 +76,7 @@ func (h *History) Subject(r *roster.Runner) registrations.Subject {
 	return registrations.Subject{
 		Question:     h.historyOf(r).question,
 		Registration: registrations.Registration{Runner: r.UID, ID: r.RegistrationID}, Name: r.Name,
-		HasJob: !r.Completed && h.slotOf(r) == slotWorking, Ended: r.Ended(), Own: r.Arrival != 0,
+		HasJob: !r.Completed && (h.slotOf(r) == slotWorking || h.historyOf(r).Busy), Ended: r.Ended(), Own: r.Arrival != 0,
 	}
 }
 
@@ -243,7 +245,8 @@ func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Uns
 func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
 	switch {
-	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r):
+	case past.exitedAt.IsZero(): // a job of it may be reported yet; a newer figure shows that none will be
+	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r), past.excused:
 		p.decide(r, Delete)
 	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
 		p.decide(r, MarkFailed)
@@ -296,4 +299,23 @@ func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unsee
 func (h *History) idleSince(r *roster.Runner) time.Time {
 	past := h.historyOf(r)
 	return cmp.Or(past.upBefore, past.upAt)
+}
+
+// planPassedOver asks GitHub to remove runners that hang: as soon as others need their room, else after idleGrace. So
+// many more runners are wanted than there is room for as lacking says.
+func (h *History) planPassedOver(p *Plan, runners []*roster.Runner, lacking int) {
+	if due := h.passedOverDue(p.jobsWaitSince); h.now.Before(due) {
+		p.requeueBy(due)
+	}
+	for _, r := range runners {
+		past := h.historyOf(r)
+		if past.passedOverAt.IsZero() || r.Deleting || !h.askable(r) || past.Busy || past.Unregistered() {
+			continue
+		}
+		due := past.passedOverAt.Add(idleGrace)
+		if lacking > 0 {
+			lacking, due = lacking-1, past.upAt.Add(provenGrace)
+		}
+		h.decideAt(p, r, Deregister, kube.LaterOf(due, h.questionsAllowedAt(r)))
+	}
 }
