@@ -30,6 +30,8 @@ type simulation struct {
 
 	// The real state: jobs that GitHub has assigned, including running ones; the set's figures; its runners.
 	jobs       int
+	canceled   int  // jobs that were ever cancelled before they had a runner
+	tells      bool // the listener tells of such jobs, as new ones do
 	minRunners int
 	figures    published
 	template   int
@@ -67,7 +69,7 @@ type simulation struct {
 // published has the listener's figures, with the numbers that were in force for it, and what the user writes:
 // maxRunners and what the set plans.
 type published struct {
-	patchID, replicas, assignedJobs, minRunners, inForce int
+	patchID, replicas, assignedJobs, canceledJobs, minRunners, inForce int
 
 	maxRunners int
 	planned    v1alpha1.PlannedCapacity
@@ -120,6 +122,7 @@ func newSimulation(seed uint64) *simulation {
 		inFlight: map[types.UID]asked{},
 	}
 	sim.figures.maxRunners = 20
+	sim.tells = seed%2 == 1
 	sim.plan(rand.New(rand.NewPCG(seed, 2)))
 	sim.restartManager()
 	return sim
@@ -189,6 +192,7 @@ func (sim *simulation) schedule(r *simulatedRunner) {
 func (sim *simulation) publish() {
 	sim.figures.patchID++
 	sim.figures.minRunners, sim.figures.inForce = sim.minRunners, sim.figures.maxRunners
+	sim.figures.canceledJobs = sim.canceled
 	sim.figures.replicas, sim.figures.assignedJobs = min(sim.minRunners+sim.jobs, sim.figures.maxRunners), sim.jobs
 }
 
@@ -199,7 +203,10 @@ func (sim *simulation) disturb() {
 	case 0, 1, 2:
 		sim.jobs = min(sim.jobs+sim.random.IntN(8), 40)
 	case 3: // cancelled before they started
-		sim.jobs -= sim.random.IntN(sim.jobs - sim.busy() + 1)
+		canceled := sim.random.IntN(sim.jobs - sim.busy() + 1)
+		if sim.jobs -= canceled; sim.tells {
+			sim.canceled += canceled
+		}
 	case 4:
 		sim.figures.patchID += 1000 // a new listener
 		sim.publish()
