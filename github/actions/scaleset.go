@@ -131,6 +131,18 @@ func (c *Client) GetRunnerScaleSet(ctx context.Context, runnerGroupID int, name 
 	)
 }
 
+// ListRunnerScaleSets returns all scale sets of the config URL's organization, repository or enterprise. That the
+// service lists them without a name was observed.
+func (c *Client) ListRunnerScaleSets(ctx context.Context) ([]RunnerScaleSet, error) {
+	var found list[RunnerScaleSet]
+	err := c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointFindScaleSet,
+		Method:   http.MethodGet,
+		Path:     "_apis/runtime/runnerscalesets",
+	}, &found)
+	return slices.DeleteFunc(found.Value, func(set RunnerScaleSet) bool { return set.ID <= 0 }), err
+}
+
 // GetRunnerScaleSetByID returns a scale set with its statistics. It fails with ErrScaleSetNotFound if there is none;
 // see also [LacksReadByID].
 func (c *Client) GetRunnerScaleSetByID(ctx context.Context, id int) (*RunnerScaleSet, error) {

@@ -207,3 +207,17 @@ func TestScaleSetWithoutIDIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// All scale sets are asked for without a name; what has no id is none.
+func TestAllScaleSets(t *testing.T) {
+	s := newServer(t)
+	s.on("GET "+scaleSetsURL, reply{body: `{"count":3,"value":[{"id":2,"name":"a"},{"name":"none"},{"id":1,"name":"b"}]}`})
+	found, err := s.client().ListRunnerScaleSets(t.Context())
+	if err != nil || len(found) != 2 || found[0].Name != "a" || found[1].ID != 1 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	want := map[string][]string{"api-version": {"6.0-preview"}}
+	if diff := cmp.Diff(want, map[string][]string(s.only("GET "+scaleSetsURL).query)); diff != "" {
+		t.Errorf("query (-want +got):\n%s", diff)
+	}
+}

@@ -2,6 +2,7 @@
 // a call of one of its rooms, and what comes of it into an exit code. What the rooms know stands in them:
 //
 //	top: what limits each scale set   why: one job   report: who used what   drain: no more jobs
+//	scalesets: what GitHub has, and who holds it
 //	doctor, convert: the same code as the manager's commands
 package plugin
 
@@ -20,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/internal/plugin/drain"
+	"github.com/harrier-ci/harrier/internal/plugin/scalesets"
 )
 
 // Streams are the program's input and output.
@@ -44,6 +46,9 @@ func Main(ctx context.Context, arguments []string, streams Streams) int {
 	case err == nil:
 		return doctor.ExitFine
 	case errors.Is(err, doctor.ErrProblems), errors.Is(err, drain.ErrNotYet):
+		return doctor.ExitProblems
+	case errors.Is(err, scalesets.ErrNotDeleted):
+		fmt.Fprintln(output.NewWriter(streams.Err), output.Clean(err.Error()))
 		return doctor.ExitProblems
 	default:
 		fmt.Fprintln(output.NewWriter(streams.Err), output.Clean(err.Error()))

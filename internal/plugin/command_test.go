@@ -18,6 +18,8 @@ func said(t *testing.T, arguments ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("GITHUB_TOKEN", "")
+	t.Setenv("GH_TOKEN", "")
 	var out, errors bytes.Buffer
 	code = plugin.Main(t.Context(), arguments, plugin.Streams{In: &bytes.Buffer{}, Out: &out, Err: &errors})
 	return code, out.String(), errors.String()
@@ -50,7 +52,7 @@ func TestHelp(t *testing.T) {
 		!strings.Contains(stdout, "drain") {
 		t.Errorf("help says %s", stdout)
 	}
-	for _, command := range []string{"top", "why", "report", "drain", "resume", "doctor"} {
+	for _, command := range []string{"top", "why", "report", "drain", "resume", "doctor", "scalesets"} {
 		_, stdout, _ := said(t, command, "-h")
 		for _, flag := range []string{"--kubeconfig ", "--context ", "-n, --namespace ", "--as ", "--as-group ",
 			"--token ", "--server ", "--request-timeout ", "--cluster ", "--user ", "--insecure-skip-tls-verify"} {
@@ -68,6 +70,8 @@ func TestWrongCommandLines(t *testing.T) {
 		"doctor a b": "at most 1 arg", "validate": "-f FILE", "convert": "-f FILE", "top --kubeconfig missing": "missing", "why x": "find the API server",
 		"report --by size": "repository, workflow, job, set, day", "report -o yaml": "use text, json or csv", "report --right-sizing --by set": "[by right-sizing]", "report --waits --right-sizing": "[waits right-sizing]", "report extra": "unknown command",
 		"report --history-url ledger": "such as http://localhost:8090", "why x --history-url ledger": "such as http://localhost:8090", "report": "named by --history-url", "top -o csv": "use text or json",
+		"scalesets": "no credentials: set GITHUB_TOKEN", "scalesets --secret s": "no address", "scalesets a b": "at most 1 arg", "scalesets --secret s --set s": "[secret set]",
+		"scalesets https://github.com/acme --secret s --yes": "--yes confirms --delete", "scalesets https://github.com/acme --secret s": "find the API server", "scalesets https://github.com/acme --set s -o csv": "use text or json",
 	} {
 		if code, stdout, stderr := said(t, strings.Fields(line)...); code != doctor.ExitUnable ||
 			!strings.Contains(stderr, want) || stdout != "" {

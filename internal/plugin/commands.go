@@ -26,6 +26,7 @@ func commands(streams Streams) []*cobra.Command {
 	streams.Out, streams.Err = output.NewWriter(streams.Out), output.NewWriter(streams.Err)
 	all := []*cobra.Command{
 		topCommand(streams, out), whyCommand(streams), reportCommand(streams), doctorCommand(streams),
+		scaleSetsCommand(streams),
 		drainOrResume(streams, true, &cobra.Command{
 			Use: "drain SET", Short: "Have a scale set take no more jobs, and wait until those that it has are done",
 			Long: `Sets the annotation actions.github.com/drained on the scale set, and waits until neither jobs nor runners are left. Jobs that are assigned to it
