@@ -22,8 +22,10 @@ import (
 var requiredFields = map[string][]string{
 	"AutoscalingRunnerSet": {"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
 	"AutoscalingListener":  {"status.conditions"},
-	"EphemeralRunnerSet":   {"spec.assignedJobs", "spec.canceledJobs", "status.listener", "status.lostRunners", "status.placement", "status.checks"},
-	"EphemeralRunner":      {"status.jobPatchID", "status.lostCause", "status.disruptions", "status.phases", "status.rerun"},
+	"EphemeralRunnerSet": {
+		"spec.assignedJobs", "spec.canceledJobs", "status.listener", "status.lostRunners", "status.placement", "status.checks",
+	},
+	"EphemeralRunner": {"status.jobPatchID", "status.lostCause", "status.disruptions", "status.phases", "status.rerun"},
 }
 
 // timeout limits a check.

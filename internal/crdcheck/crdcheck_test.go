@@ -52,7 +52,8 @@ func TestCheckSchemas(t *testing.T) {
 		"AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations",
 		"AutoscalingRunnerSet.status.runnerSpecHash",
 		"EphemeralRunner",
-		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.status.checks", "EphemeralRunnerSet.status.listener",
+		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.spec.canceledJobs", "EphemeralRunnerSet.status.checks",
+		"EphemeralRunnerSet.status.listener",
 		"EphemeralRunnerSet.status.lostRunners", "EphemeralRunnerSet.status.placement",
 	}
 	if difference := cmp.Diff(want, outdated.Missing); difference != "" {
