@@ -54,6 +54,9 @@ type RunnerReference struct {
 	// Status is "online" while the runner is connected, "offline" while it is not, and empty if the service doesn't
 	// say.
 	Status string `json:"status"`
+	// Version is the version of the runner's program, as the program has said itself when it connected. It is empty
+	// before that, and if the service doesn't say.
+	Version string `json:"version,omitempty"`
 }
 
 // Online reports whether the service says that the runner is connected.
