@@ -30,6 +30,9 @@ var Releases = []Release{
 	release(335, 0, 2026, time.June, 8),
 	release(335, 1, 2026, time.June, 9),
 	release(336, 0, 2026, time.July, 20),
+	// The days of these are the first on which public repositories name them: they are not later.
+	release(337, 0, 2026, time.September, 11),
+	release(338, 0, 2026, time.October, 5),
 }
 
 var (

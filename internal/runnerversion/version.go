@@ -52,6 +52,9 @@ func OfImage(reference string) (Version, bool) {
 	return find(tag)
 }
 
+// OfFile reads the version in the name of a file that GitHub offers, such as actions-runner-linux-x64-2.337.0.tar.gz.
+func OfFile(name string) (Version, bool) { return find(name) }
+
 // find returns the only version in a text.
 func find(text string) (found Version, ok bool) {
 	if len(text) > longest {

@@ -321,7 +321,7 @@ func (c *Controller) observe(
 	m.Remember(scaling.Seen{
 		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, Template: w.specHash,
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
-		Versions: versions.Of(&set.Spec.EphemeralRunnerSpec, c.options.Verdicts.VersionOf),
+		Versions: versions.Of(&set.Spec.EphemeralRunnerSpec, w.origin, c.options.Verdicts.VersionOf),
 	})
 	if failed, cause := m.RememberAnswers(w.views); cause != nil {
 		// logged a single time for all runners: it seldom concerns only one

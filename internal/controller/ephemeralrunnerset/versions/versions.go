@@ -23,10 +23,17 @@ type Seen struct {
 	Recorded func(registrations.Registration) string
 }
 
-// Of returns what is known of the versions of runners of a template.
-func Of(spec *v1alpha1.EphemeralRunnerSpec, recorded func(registrations.Registration) string) Seen {
+// Of returns what is known of the versions of runners of a template, whose set has the status of origin.
+func Of(
+	spec *v1alpha1.EphemeralRunnerSpec, origin *v1alpha1.AutoscalingRunnerSet,
+	recorded func(registrations.Registration) string,
+) Seen {
 	image, _ := runnerversion.OfImage(kube.Image(&spec.PodSpec, v1alpha1.RunnerContainerName))
-	return Seen{Known: runnerversion.At(spec.GitHubConfigUrl), Image: image, Recorded: recorded}
+	known := runnerversion.At(spec.GitHubConfigUrl)
+	if said := origin.Status.RunnerVersion; said != nil && said.URL == spec.GitHubConfigUrl {
+		known.Offered, _ = runnerversion.Parse(said.Newest)
+	}
+	return Seen{Known: known, Image: image, Recorded: recorded}
 }
 
 // of returns the version of a runner's program, zero if it isn't known, and whether the program has told it to GitHub
