@@ -116,6 +116,8 @@ const (
 	EndpointRegistrationToken = failure.EndpointRegistrationToken
 	EndpointRegister          = failure.EndpointRegister
 	EndpointListRunners       = failure.EndpointListRunners
+	EndpointRunnerDownloads   = failure.EndpointRunnerDownloads
+	EndpointRunnerReleases    = failure.EndpointRunnerReleases
 	EndpointGetRun            = failure.EndpointGetRun
 	EndpointListRunJobs       = failure.EndpointListRunJobs
 	EndpointRerunJob          = failure.EndpointRerunJob

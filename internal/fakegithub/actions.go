@@ -197,6 +197,12 @@ func (s *Server) DeprecateRunnerVersion(version string, deprecated bool) {
 	s.do(func(time.Time) { s.state.DeprecateVersion(version, deprecated) })
 }
 
+// EnforceRunnerVersions makes the fake refuse runners by the rules that GitHub has announced for 2026, its table of
+// releases and its clock: those before 2.329.0, and others 30 days after the next release. With on false it takes all.
+func (s *Server) EnforceRunnerVersions(on bool) {
+	s.do(func(time.Time) { s.state.EnforceVersions(on) })
+}
+
 // SetPermissions changes what the Apps' installations may do, for the tokens that are made from now on; nil is
 // everything.
 func (s *Server) SetPermissions(permissions map[string]string) {

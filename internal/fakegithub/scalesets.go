@@ -123,6 +123,7 @@ type runnerAnswer struct {
 	Status           string         `json:"status"`
 	Ephemeral        bool           `json:"ephemeral"`
 	CreatedOn        state.WireTime `json:"createdOn"`
+	Version          string         `json:"version,omitempty"`
 }
 
 func describeRunner(r *state.Runner) runnerAnswer {
@@ -132,7 +133,7 @@ func describeRunner(r *state.Runner) runnerAnswer {
 	}
 	return runnerAnswer{
 		ID: r.ID, Name: r.Name, RunnerScaleSetID: r.Set.ID, Enabled: true, Status: status,
-		Ephemeral: true, CreatedOn: state.WireTime(r.RegisteredAt),
+		Ephemeral: true, CreatedOn: state.WireTime(r.RegisteredAt), Version: r.Version,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/utils/clock"
 
+	"github.com/harrier-ci/harrier/internal/fakegithub/releases"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
 
@@ -41,7 +42,7 @@ var (
 )
 
 // DefaultRunnerVersion is the version that a simulated runner says it has.
-const DefaultRunnerVersion = "2.330.0"
+const DefaultRunnerVersion = "2.337.0"
 
 // RunnerOptions are the settings of a simulated runner.
 type RunnerOptions struct {
@@ -51,9 +52,11 @@ type RunnerOptions struct {
 	Clock clock.Clock
 	// Version defaults to DefaultRunnerVersion.
 	Version string
-	// ReturnVersionDeprecated lets a deprecated runner exit with 7 instead of 0,
-	// as ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE does.
+	// ReturnVersionDeprecated lets a deprecated runner exit with 7 instead of 0, as
+	// ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1 does, if its version knows that variable.
 	ReturnVersionDeprecated bool
+	// Windows plays run.cmd instead of run.sh.
+	Windows bool
 	// Kill, when closed, ends the runner without a farewell, like SIGKILL.
 	Kill <-chan struct{}
 	// Started and Completed, if set, are steps of the job that the runner adds by itself before all others and after
@@ -99,9 +102,18 @@ func RunRunner(ctx context.Context, encodedJITConfig string, opts RunnerOptions)
 		return ExitDone, ErrRunnerTerminated
 	}
 	if errors.Is(err, ErrRunnerOutdated) && opts.ReturnVersionDeprecated {
-		return ExitOutdated, err
+		return opts.refusedCode(), err
 	}
 	return ExitDone, err
+}
+
+// refusedCode returns the exit code of the container of a runner whose version is refused and that is asked to tell.
+func (o *RunnerOptions) refusedCode() int {
+	release := releases.Of(o.Version)
+	if o.Windows {
+		return release.Cmd
+	}
+	return release.Sh
 }
 
 func (o *RunnerOptions) setDefaults() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -210,19 +211,31 @@ func TestBusyRunnerEndsEarly(t *testing.T) {
 }
 
 func TestDeprecatedVersion(t *testing.T) {
-	c := newClient(t, fakegithub.Options{})
+	day := clocktesting.NewFakeClock(time.Date(2026, time.November, 28, 0, 0, 0, 0, time.UTC))
+	c := newClient(t, fakegithub.Options{Clock: day})
 	set := c.createSet("linux")
-	c.server.DeprecateRunnerVersion("1.0", true)
+	c.server.EnforceRunnerVersions(true)
 	for name, tt := range map[string]struct {
 		opts fakegithub.RunnerOptions
 		code int
 	}{
-		"asked to tell": {fakegithub.RunnerOptions{Version: "1.0", ReturnVersionDeprecated: true}, fakegithub.ExitOutdated},
-		"not asked":     {fakegithub.RunnerOptions{Version: "1.0"}, fakegithub.ExitDone},
+		"asked to tell":             {fakegithub.RunnerOptions{Version: "2.333.0", ReturnVersionDeprecated: true}, fakegithub.ExitOutdated},
+		"not asked":                 {fakegithub.RunnerOptions{Version: "2.333.0"}, fakegithub.ExitDone},
+		"asked before it knew":      {fakegithub.RunnerOptions{Version: "2.332.0", ReturnVersionDeprecated: true}, fakegithub.ExitDone},
+		"too old to register":       {fakegithub.RunnerOptions{Version: "2.328.0", ReturnVersionDeprecated: true}, fakegithub.ExitDone},
+		"Windows":                   {fakegithub.RunnerOptions{Version: "2.335.1", ReturnVersionDeprecated: true, Windows: true}, fakegithub.ExitOutdated},
+		"Windows, before it knew":   {fakegithub.RunnerOptions{Version: "2.331.0", ReturnVersionDeprecated: true, Windows: true}, fakegithub.ExitDone},
+		"Windows, and nobody asked": {fakegithub.RunnerOptions{Version: "2.335.1", Windows: true}, fakegithub.ExitDone},
 	} {
-		got := <-runInBackground(context.Background(), c.generate(set.ID, name), tt.opts)
+		registered := c.generate(set.ID, name)
+		got := <-runInBackground(context.Background(), registered, tt.opts)
 		if got.code != tt.code || !errors.Is(got.err, fakegithub.ErrRunnerOutdated) {
 			t.Errorf("%s: %+v", name, got)
+		}
+		var record struct{ Version string }
+		c.want(200, c.call("GET", "_apis/distributedtask/pools/0/agents/"+strconv.Itoa(registered.Runner.ID), nil), &record)
+		if record.Version != tt.opts.Version {
+			t.Errorf("%s: the record has version %q", name, record.Version)
 		}
 	}
 	c.noAnomalies()

@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalinglistener"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/runnerversions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
@@ -37,6 +38,7 @@ type dependencies struct {
 	client   client.Client
 	pool     *pool.Pool
 	verdicts *registrations.Verdicts
+	budget   *feedback.Budget
 	provider *credentials.Provider
 	clients  githubClients
 	clock    wallclock.Clock
@@ -50,6 +52,7 @@ func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 	d.clock = wallclock.System()
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(report.RecorderName), d.clock)
 	d.pool, d.verdicts = pool.New(pool.Limit, d.clock), registrations.NewVerdicts(d.clock)
+	d.budget = &feedback.Budget{}
 	var err error
 	if d.provider, err = newProvider(mgr, options, d.clock); err != nil {
 		return dependencies{}, err
@@ -104,6 +107,7 @@ func (d dependencies) autoscalingRunnerSet() *autoscalingrunnerset.Controller {
 			ExcludedLabelPrefixes:    d.options.ExcludedLabelPrefixes,
 		},
 		Connections:            scaleset.ConnectionsOf(d.provider),
+		Versions:               runnerversions.Options{REST: d.rest, Budget: d.budget},
 		Forget:                 d.provider.Forget,
 		Pool:                   d.pool,
 		Clock:                  d.clock,
@@ -152,6 +156,15 @@ func (o Options) listenerLogging() (level, format string) {
 	return o.LogLevel, o.LogFormat
 }
 
+// rest returns a client of the REST API with a scale set's credentials.
+func (d dependencies) rest(ctx context.Context, reference credentials.Reference) (*rest.Client, error) {
+	github, err := d.clients.clientFor(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	return rest.New(github), nil
+}
+
 func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 	return ephemeralrunnerset.NewController(ephemeralrunnerset.Options{
 		Client: d.client,
@@ -159,14 +172,8 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		GitHub: func(ctx context.Context, reference credentials.Reference) (ephemeralrunnerset.GitHub, error) {
 			return d.clients.clientFor(ctx, reference)
 		},
-		REST: func(ctx context.Context, reference credentials.Reference) (*rest.Client, error) {
-			github, err := d.clients.clientFor(ctx, reference)
-			if err != nil {
-				return nil, err
-			}
-			return rest.New(github), nil
-		},
-		Budget:           &feedback.Budget{},
+		REST:             d.rest,
+		Budget:           d.budget,
 		Proxy:            d.provider.ProxyData,
 		Pool:             d.pool,
 		Verdicts:         d.verdicts,

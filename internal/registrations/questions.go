@@ -79,6 +79,8 @@ const (
 	// NoKnownJob: the same, as far as is known, because GitHub can't tell.
 	NoJob
 	NoKnownJob
+	// VersionRefused: the same, because GitHub refuses the version of its program.
+	VersionRefused
 )
 
 // Answers hold GitHub's answers about a registration, with the times of the questions. They are lost in a restart: then
@@ -181,7 +183,9 @@ func (q Questions) ask(
 		if err != nil {
 			return None, fmt.Errorf("ask GitHub about runner %s: %w", about.Name, err)
 		}
-		said, err := do(ctx, github, about)
+		said, err := do(ctx, recording{github, func(version string) {
+			q.Verdicts.SeeVersion(about.Registration, version)
+		}}, about)
 		verdict := said
 		if said == Missing && about.Ended {
 			verdict = Removed
@@ -216,6 +220,20 @@ func deregisterRunner(ctx context.Context, github GitHub, about Subject) (Answer
 		id = found
 	}
 	return removeRegistration(ctx, github, id, about.HasJob)
+}
+
+// recording tells which version GitHub's record of a runner has, if it has one.
+type recording struct {
+	GitHub
+	see func(version string)
+}
+
+func (r recording) GetRunner(ctx context.Context, id int) (*actions.RunnerReference, error) {
+	found, err := r.GitHub.GetRunner(ctx, id)
+	if err == nil && found.Version != "" {
+		r.see(found.Version)
+	}
+	return found, err
 }
 
 func removeRegistration(ctx context.Context, github GitHub, id int, hasJob bool) (Answer, error) {

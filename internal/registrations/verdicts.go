@@ -50,6 +50,21 @@ func (v *Verdicts) Give(name types.NamespacedName, about Registration, verdict A
 	wake(name)
 }
 
+// recorded is the key of the version in GitHub's record of a registration.
+type recorded Registration
+
+// SeeVersion remembers the version that GitHub's record of a registration has.
+func (v *Verdicts) SeeVersion(about Registration, version string) {
+	v.given.Set(recorded(about), version, verdictTimeout)
+}
+
+// VersionOf returns that version, empty if it was not seen within the last minutes.
+func (v *Verdicts) VersionOf(about Registration) string {
+	seen, _ := v.given.Get(recorded(about))
+	version, _ := seen.(string)
+	return version
+}
+
 // Of returns the last verdict about a registration, None if there is none.
 func (v *Verdicts) Of(about Registration) Answer {
 	verdict, _ := v.given.Get(about)

@@ -86,7 +86,7 @@ var broken = map[string]struct {
 			"correct what the message names"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
-	"outdated": {rig.Values{"minRunners": 2, "template": runnerWith("RUNNER_VERSION", "1.0.0")}, symptom{
+	"outdated": {rig.Values{"minRunners": 2, "template": runnerWith("RUNNER_VERSION", "2.334.0")}, symptom{
 		about: v1alpha1.ConditionRunnerOutdated, status: yes, reason: "RunnerVersionRefused", code: 1,
 		words:  []string{"rig.invalid/runner:test", "newer"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
@@ -149,7 +149,7 @@ func TestBrokenSetsSayWhatIsWrong(t *testing.T) {
 	r.Node.OnStart(faultOf)
 	release := takeSession(t, r, "taken")
 	defer release()
-	r.GitHub.DeprecateRunnerVersion("1.0.0", true)
+	r.GitHub.DeprecateRunnerVersion("2.334.0", true)
 	for name, trouble := range broken {
 		r.InstallSet(name, trouble.values)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -104,19 +105,40 @@ func TestRegistrationFollowsTheSpec(t *testing.T) {
 // deleted, and a template with another image resumes the work that waits.
 func TestOutdatedImage(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("1.0.0")})
-	r.GitHub.DeprecateRunnerVersion("1.0.0", true)
+	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("2.334.0")})
+	r.GitHub.DeprecateRunnerVersion("2.334.0", true)
 	ids := r.QueueJobs(2, time.Second)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
 	g.Eventually(func() string { return readyCondition(t, r, rig.DefaultSet).Message }, rig.Patience).
-		Should(gomega.ContainSubstring("runner:1.0.0"))
+		Should(gomega.ContainSubstring("runner:2.334.0"))
 	id := r.GitHub.Snapshot().ScaleSets[0].ID
-	r.UpgradeSet(rig.DefaultSet, runnerVersion("2.0.0"))
+	r.UpgradeSet(rig.DefaultSet, runnerVersion("2.337.0"))
 	r.WaitDone(ids)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 	if sets := r.GitHub.Snapshot().ScaleSets; len(sets) != 1 || sets[0].ID != id {
 		t.Errorf("scale sets on GitHub: %+v", sets)
 	}
+}
+
+// A runner before 2.333.0 that GitHub refuses exits with 0, as one with a wrong command does. The version tells: it is
+// said within two minutes, costs no more runners than there were jobs, and is nobody else's fault.
+func TestOutdatedImageThatExitsWithZero(t *testing.T) {
+	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("2.330.0")})
+	r.GitHub.DeprecateRunnerVersion("2.330.0", true)
+	ids := r.QueueJobs(4, time.Second)
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
+	set := readSet(t, r, rig.DefaultSet)
+	outdated := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionRunnerOutdated)
+	if meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionDegraded) ||
+		!strings.Contains(outdated.Message, "runner version 2.330.0 in image runner:2.330.0") {
+		t.Errorf("conditions %+v", set.Status.Conditions)
+	}
+	if made := len(r.GitHub.Registrations()); made > 8 {
+		t.Errorf("%d runners were tried", made)
+	}
+	r.UpgradeSet(rig.DefaultSet, runnerVersion("2.337.0"))
+	r.WaitDone(ids)
+	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 }
 
 // runnerVersion are values with an image of that runner version.

@@ -33,6 +33,9 @@ const (
 	// ConditionRunnerOutdated: GitHub refuses the runner version in the image; until the template changes, one runner
 	// is tried now and then.
 	ConditionRunnerOutdated = "RunnerOutdated"
+	// ConditionRunnerVersionExpires: GitHub takes the runner version that the image's tag names for 14 more days at most,
+	// or refuses it by its rules already.
+	ConditionRunnerVersionExpires = "RunnerVersionExpires"
 	// ConditionPodTemplateRefused: no runner can start, because the API server, or a policy, refuses every pod of the
 	// template. A dry run of one pod showed it when the template or the set was new, or the pods of all waiting runners
 	// were forbidden for a minute. A ResourceQuota that is full and a webhook that doesn't answer don't count.

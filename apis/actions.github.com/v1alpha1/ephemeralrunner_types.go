@@ -61,7 +61,7 @@ const (
 	EphemeralRunnerPhaseRunning   EphemeralRunnerPhase = "Running"
 	EphemeralRunnerPhaseSucceeded EphemeralRunnerPhase = "Succeeded"
 	EphemeralRunnerPhaseFailed    EphemeralRunnerPhase = "Failed"
-	// EphemeralRunnerPhaseOutdated: GitHub refuses the runner's version (exit code 7).
+	// EphemeralRunnerPhaseOutdated: GitHub refuses the runner's version, as exit code 7 or the version itself tells.
 	EphemeralRunnerPhaseOutdated EphemeralRunnerPhase = "Outdated"
 )
 

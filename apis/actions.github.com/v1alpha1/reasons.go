@@ -169,6 +169,10 @@ const (
 	ReasonInitContainerFailed = "InitContainerFailed"
 	// ReasonRunnerExitedWithoutJob: the runner exited with 0 without ever having had a job.
 	ReasonRunnerExitedWithoutJob = "RunnerExitedWithoutJob"
+	// ReasonVersionEndsSoon: GitHub gives jobs to the runner version of the image for 14 more days at most.
+	ReasonVersionEndsSoon = "Soon"
+	// ReasonVersionRefused: GitHub's rules refuse the runner version of the image.
+	ReasonVersionRefused = "Refused"
 	// ReasonNoDisruptionBudget: no PodDisruptionBudget covers the runners that protectRunners names.
 	ReasonNoDisruptionBudget = "NoDisruptionBudget"
 	// ReasonSeveralDisruptionBudgets: another PodDisruptionBudget covers the runners, too, and the API server evicts no

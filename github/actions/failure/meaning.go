@@ -49,13 +49,15 @@ const (
 	EndpointListRunners       = "list_runners"              // GET {scope}/actions/runners
 
 	// Endpoints of the REST API that are about workflow runs and commits, below repos/{owner}/{repo}.
-	EndpointGetRun          = "get_workflow_run"  // GET actions/runs/{id}
-	EndpointListRunJobs     = "list_run_jobs"     // GET actions/runs/{id}/jobs
-	EndpointRerunJob        = "rerun_job"         // POST actions/jobs/{id}/rerun
-	EndpointRerunFailedJobs = "rerun_failed_jobs" // POST actions/runs/{id}/rerun-failed-jobs
-	EndpointListCheckRuns   = "list_check_runs"   // GET commits/{sha}/check-runs
-	EndpointCreateCheckRun  = "create_check_run"  // POST check-runs
-	EndpointUpdateCheckRun  = "update_check_run"  // PATCH check-runs/{id}
+	EndpointRunnerDownloads = "list_runner_downloads" // GET actions/runners/downloads
+	EndpointRunnerReleases  = "list_runner_releases"  // GET repos/actions/runner/releases
+	EndpointGetRun          = "get_workflow_run"      // GET actions/runs/{id}
+	EndpointListRunJobs     = "list_run_jobs"         // GET actions/runs/{id}/jobs
+	EndpointRerunJob        = "rerun_job"             // POST actions/jobs/{id}/rerun
+	EndpointRerunFailedJobs = "rerun_failed_jobs"     // POST actions/runs/{id}/rerun-failed-jobs
+	EndpointListCheckRuns   = "list_check_runs"       // GET commits/{sha}/check-runs
+	EndpointCreateCheckRun  = "create_check_run"      // POST check-runs
+	EndpointUpdateCheckRun  = "update_check_run"      // PATCH check-runs/{id}
 
 	// Endpoints of the Actions service that are about scale sets, below _apis/runtime.
 	EndpointFindScaleSet      = "find_scale_set"      // GET runnerscalesets?runnerGroupId=…&name=…
@@ -126,6 +128,8 @@ var endpoints = map[string]endpoint{
 	EndpointRegistrationToken: hidden,
 	EndpointRegister:          hidden,
 	EndpointListRunners:       hidden,
+	EndpointRunnerDownloads:   {},
+	EndpointRunnerReleases:    {},
 	EndpointGetRun:            {},
 	EndpointListRunJobs:       {},
 	EndpointRerunJob:          {},

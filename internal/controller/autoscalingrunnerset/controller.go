@@ -28,6 +28,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/runnerversions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
@@ -67,6 +68,8 @@ type Options struct {
 	Watches func(namespace string) bool
 	// RunnerPod returns a pod as one of the set's runners would get, whose runner set is to be as given.
 	RunnerPod func(*v1alpha1.AutoscalingRunnerSet, *v1alpha1.EphemeralRunnerSet) *corev1.Pod
+	// Versions says how GitHub is asked which version of the runner it offers; empty means that it isn't.
+	Versions runnerversions.Options
 	// Forget is called with a set that is gone; it may be nil.
 	Forget func(types.NamespacedName)
 }
@@ -87,6 +90,7 @@ type Controller struct {
 	budgets    *disruptionbudgets.Reader
 	protection *cleanupprotection.Remover
 	holders    *holders.Store
+	versions   *runnerversions.Watcher
 	// waiting has, by the keys of sets, the holders.ScaleSet that GitHub has and another set holds.
 	waiting sync.Map
 	// firstPass is the time of the first pass, which a standby makes when it leads.
@@ -114,6 +118,7 @@ func NewController(options Options) *Controller {
 		},
 		firstPass: sync.OnceValue(options.Clock.Now),
 	}
+	c.versions = runnerversions.New(options.Versions, options.Pool, options.Clock, c.waker.Wake)
 	c.trials = podtemplate.NewTrials(options.Client, options.Pool, options.Clock, c.waker.Wake)
 	c.syncs = pool.NewCalls[types.NamespacedName, scaleset.Result](options.Pool, options.Clock, c.waker.Wake)
 	c.deletions = pool.NewCalls[types.NamespacedName, scaleset.Deletion](options.Pool, options.Clock, c.waker.Wake)
@@ -179,6 +184,7 @@ func (c *Controller) forget(set types.NamespacedName, _ *memory) {
 		c.options.Forget(set)
 	}
 	conditions.Unpublish(set)
+	runnerversions.Unpublish(set)
 }
 
 // setOfListener maps a listener, which can't have an owner in another namespace, to its set.
@@ -289,6 +295,7 @@ func (c *Controller) observe(ctx context.Context, pass *Pass) (*world, error) {
 		return nil, err
 	}
 	w.findBlocked()
+	w.RunnerVersion, w.VersionExpires = c.versions.Observe(set, w.Now, w.RequeueAt)
 	return w, nil
 }
 

@@ -33,7 +33,8 @@ func (c *Controller) cleanUp(ctx context.Context, w *world) error {
 	if w.launched.Running {
 		return nil // see plan
 	}
-	err := errors.Join(c.deletePod(ctx, w), c.deleteSecret(ctx, w), c.deleteHooked(ctx, w), c.failExitedIdle(ctx, w))
+	err := errors.Join(c.deletePod(ctx, w), c.deleteSecret(ctx, w), c.deleteHooked(ctx, w), c.failExitedIdle(ctx, w),
+		c.nameVersion(ctx, w))
 	told := w.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded ||
 		(w.Status.JobCompleted() && w.Status.LostCause == "")
 	if told || w.Memory.mayHaveJob(&w.Status) || w.Memory.unregistered(w.EphemeralRunner, c.beganAt) ||
@@ -58,9 +59,30 @@ func (c *Controller) failExitedIdle(ctx context.Context, w *world) error {
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
-	d := rules.ExitedIdle(&w.Spec.PodSpec, verdict == registrations.NoJob)
-	status.Phase, status.Reason, status.Message = v1alpha1.EphemeralRunnerPhaseFailed, d.Reason, d.Message
+	d, phase := rules.ExitedIdle(&w.Spec.PodSpec, verdict == registrations.NoJob), v1alpha1.EphemeralRunnerPhaseFailed
+	if verdict == registrations.VersionRefused {
+		d, phase = rules.VersionRefused(&w.Spec, c.recordedVersion(w), false), v1alpha1.EphemeralRunnerPhaseOutdated
+	}
+	status.Phase, status.Reason, status.Message = phase, d.Reason, d.Message
 	return c.patchStatus(ctx, w, before, runnerFailed(d))
+}
+
+// nameVersion writes the version of a runner that GitHub has refused, once GitHub's record of it was read: the image's
+// tag may name none.
+func (c *Controller) nameVersion(ctx context.Context, w *world) error {
+	status, recorded := &w.Status, c.recordedVersion(w)
+	if status.Phase != v1alpha1.EphemeralRunnerPhaseOutdated || recorded == "" ||
+		status.Message != rules.VersionRefused(&w.Spec, "", true).Message {
+		return nil
+	}
+	before := w.EphemeralRunner.DeepCopy()
+	status.Message = rules.VersionRefused(&w.Spec, recorded, true).Message
+	return c.patchStatus(ctx, w, before)
+}
+
+// recordedVersion returns the version in GitHub's record of the runner, empty if it isn't known.
+func (c *Controller) recordedVersion(w *world) string {
+	return c.options.Verdicts.VersionOf(registrations.Registration{Runner: w.UID, ID: w.Status.RunnerID})
 }
 
 // deleteRunner deletes the object of a runner that is no longer needed or must be replaced. It deletes the pod first,

@@ -84,7 +84,10 @@ func NewController(options Options) *Controller {
 		Clock: options.Clock, Gate: c.reports, JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
 	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
 		Pool: options.Pool, Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted,
-		Protection: c.marker})
+		Protection: c.marker, SeeVersion: func(runner *v1alpha1.EphemeralRunner, version string) {
+			options.Verdicts.SeeVersion(
+				registrations.Registration{Runner: runner.UID, ID: runner.Status.RunnerID}, version)
+		}})
 	c.remains = remains.New(remains.Options{Client: options.Client, Reader: options.Reader,
 		DeleteSecret: c.launcher.DeleteAbandonedSecret, Recorder: options.Recorder, Clock: options.Clock})
 	c.reconciler = reconcile.For(reconcile.Kind[*v1alpha1.EphemeralRunner, memory, *world]{

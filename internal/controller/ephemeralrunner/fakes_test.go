@@ -32,6 +32,7 @@ type fakeGitHub struct {
 	lost bool
 	// hold and holdRemove, if set, block registrations and removals until they are closed.
 	hold, holdRemove chan struct{}
+	recorded         string // the version in the record of each runner
 }
 
 func newFakeGitHub() *fakeGitHub {
@@ -71,6 +72,7 @@ func (g *fakeGitHub) GetRunnerByName(_ context.Context, name string) (*actions.R
 		return nil, g.find
 	}
 	if reference, known := g.registered[name]; known {
+		reference.Version = g.recorded
 		return &reference, nil
 	}
 	return nil, actions.ErrRunnerNotFound

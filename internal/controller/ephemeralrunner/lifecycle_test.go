@@ -123,7 +123,7 @@ func TestOutdatedRunnerIsKeptAsEvidence(t *testing.T) {
 		if f.pod() != nil || f.secret() != nil {
 			t.Error("pod and Secret are still there")
 		}
-		f.wantCalls("jit", "remove 101")
+		f.wantCalls("jit", "find", "remove 101") // the image names no version
 	}, newRunner())
 }
 

@@ -80,6 +80,51 @@ func TestRunnerThatItsSetMarksAsFailedIsStalled(t *testing.T) {
 	}
 }
 
+// What GitHub refuses because of its version is Outdated, whatever its exit code, and its message names image and
+// version: of the tag, or of GitHub's record.
+func TestRefusedVersionIsNamed(t *testing.T) {
+	const takes = "; it takes 2.329.0 and later, each release until 30 days after the next one"
+	for name, test := range map[string]struct {
+		code            int32
+		image, recorded string
+		want            string
+	}{
+		"exit 7, named by the tag":    {7, "runner:2.334.0", "2.335.0", "GitHub refuses runner version 2.334.0 in image runner:2.334.0" + takes},
+		"exit 7, named by the record": {7, "runner:latest", "2.334.0", "GitHub refuses runner version 2.334.0 in image runner:latest" + takes},
+		"exit 7, named by nobody":     {7, "runner:latest", "", "GitHub refuses the runner version in image runner:latest" + takes},
+		"exit 0, named by the tag": {0, "runner:2.330.0", "",
+			"GitHub refuses runner version 2.330.0 in image runner:2.330.0, which exits with code 0 then, and says in its log that it is deprecated" + takes},
+		"exit 0, named by the record": {0, "runner:latest", "2.330.0",
+			"GitHub refuses runner version 2.330.0 in image runner:latest, which exits with code 0 then"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.recorded = test.recorded
+				if test.code == 0 {
+					f.exitsIdle()
+					r := f.runner()
+					if test.recorded != "" {
+						f.verdicts.SeeVersion(registrations.Registration{Runner: r.UID, ID: r.Status.RunnerID}, test.recorded)
+					}
+					f.verdicts.Give(runnerKey, registrations.Registration{Runner: r.UID}, registrations.VersionRefused)
+				} else {
+					f.settle()
+					f.setPod(exits(test.code))
+				}
+				f.settle()
+				status := f.runner().Status
+				if status.Phase != v1alpha1.EphemeralRunnerPhaseOutdated || status.Reason != "Outdated" ||
+					!strings.HasPrefix(status.Message, test.want) {
+					t.Errorf("status %+v, want %q", status, test.want)
+				}
+			}, newRunner(func(r *v1alpha1.EphemeralRunner) {
+				r.Spec.GitHubConfigUrl = "https://github.com/acme"
+				r.Spec.PodSpec.Containers[0].Image = test.image
+			}))
+		})
+	}
+}
+
 // A report may come while the set's verdict is under way.
 func TestOnlyARunnerWithoutAJobIsMarkedAsFailed(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){

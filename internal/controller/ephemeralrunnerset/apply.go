@@ -168,7 +168,7 @@ func (c *Controller) deleteRunners(ctx context.Context, w *world, runners []*ros
 }
 
 // giveVerdicts tells the controller of runners which of them exited without a job. It sets their phase to Failed, so
-// that they count as failures.
+// that they count as failures, or to Outdated.
 func (c *Controller) giveVerdicts(w *world) {
 	for _, r := range w.plan.With(scaling.MarkFailed) {
 		name := types.NamespacedName{Namespace: w.Object.Namespace, Name: r.Name}

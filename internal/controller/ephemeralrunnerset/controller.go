@@ -25,6 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/placing"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/versions"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -321,6 +322,7 @@ func (c *Controller) observe(
 		Now: w.Now, Runners: w.views, PatchID: set.Spec.PatchID, CanceledJobs: set.Spec.CanceledJobs,
 		Template:  w.specHash,
 		ConfigURL: roster.ConfigURLOf(&set.Spec.EphemeralRunnerSpec), Departing: w.departing, JobWaits: jobWaits,
+		Versions: versions.Of(&set.Spec.EphemeralRunnerSpec, w.origin, c.options.Verdicts.VersionOf),
 	})
 	if failed, cause := m.RememberAnswers(w.views); cause != nil {
 		// logged a single time for all runners: it seldom concerns only one

@@ -45,6 +45,8 @@ type Config struct {
 	RunnerLostAfter time.Duration
 	// RemoveUnknown404 answers 404 instead of success to removing an unknown runner.
 	RemoveUnknown404 bool
+	// HideVersions leaves the version out of the records of runners.
+	HideVersions bool
 }
 
 func (c *Config) setDefaults() {

@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub/releases"
+)
 
 // Connect is a runner process presenting its JIT config. instance tells a
 // repeated request of the same process from a second process, which is refused
@@ -21,7 +25,10 @@ func (s *State) Connect(now time.Time, id int, clientID, instance, version strin
 	if r.removed {
 		return nil, refuse(RunnerRemoved, "The registration of runner %s has been deleted.", r.Name)
 	}
-	if s.deprecated["*"] || s.deprecated[version] {
+	if !s.cfg.HideVersions {
+		r.Version = version // which comes with the session, whether the runner gets messages or not
+	}
+	if s.deprecated["*"] || s.deprecated[version] || (s.enforcing && releases.Refuses(version, now)) {
 		return nil, refuse(VersionDeprecated, "Runner version %s is deprecated and cannot receive messages.", version)
 	}
 	r.instance, r.OnlineAt, r.Online = instance, now, true

@@ -23,6 +23,7 @@ type Runner struct {
 	OnlineAt     time.Time // zero until the process connects
 	RemovedAt    time.Time // zero while it is registered
 	Online       bool
+	Version      string // as its process has said; empty before it connects
 
 	instance string // the process that used the JIT config
 	job      *Job
@@ -152,6 +153,9 @@ func (s *State) DeprecateVersion(version string, on bool) {
 		delete(s.deprecated, version)
 	}
 }
+
+// EnforceVersions makes versions be refused by GitHub's rules and the time, or no longer.
+func (s *State) EnforceVersions(on bool) { s.enforcing = on }
 
 // HoldEnd keeps the job of a runner that has just connected from ending after its steps until Report says that its
 // process is done.

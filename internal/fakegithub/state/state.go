@@ -20,6 +20,7 @@ type State struct {
 	waiting    []*Job // queued and bound to no set, oldest first
 	anomalies  []Anomaly
 	deprecated map[string]bool
+	enforcing  bool
 	groups     []RunnerGroup
 
 	lastScope, lastSet, lastRunner int

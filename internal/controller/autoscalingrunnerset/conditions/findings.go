@@ -93,6 +93,10 @@ type Findings struct {
 	RunnerSpecHash string
 	// Template says whether a runner's pod would be admitted, as far as that is known.
 	Template podtemplate.Verdict
+	// RunnerVersion is what GitHub said of versions of its runner, and VersionExpires the condition about it, nil if the
+	// pass did not look or there is nothing to say.
+	RunnerVersion  *v1alpha1.RunnerVersionStatus
+	VersionExpires *metav1.Condition
 	// Budgets are the PodDisruptionBudgets of the set's namespace, nil if the pass did not look.
 	Budgets *disruptionbudgets.Budgets
 	// Failure is the error of the step that failed. CutShort is set when steps were skipped, even if only because the
@@ -155,6 +159,9 @@ func (f *Findings) Status(version string) v1alpha1.AutoscalingRunnerSetStatus {
 	status.Registrations = f.Ledger()
 	if f.RunnerSpecHash != "" && f.Template.Reached {
 		status.RunnerSpecHash = f.RunnerSpecHash // otherwise it may not have been written
+	}
+	if f.RunnerVersion != nil {
+		status.RunnerVersion = f.RunnerVersion
 	}
 	status.ObservedGeneration = f.Set.Generation
 	status.CurrentRunners = currentRunners(f.RunnerSets)
@@ -234,7 +241,7 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 		runnersCondition(f, v1alpha1.ConditionFeedbackPermitted),
 		runnersCondition(f, v1alpha1.ConditionStartsLimited), drainedCondition(f),
 		disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
-		f.Template.Condition, schedulesCondition(f),
+		f.Template.Condition, schedulesCondition(f), f.VersionExpires,
 	} {
 		if optional != nil {
 			known = append(known, *optional)

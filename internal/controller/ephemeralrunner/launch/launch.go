@@ -75,6 +75,8 @@ type Options struct {
 	// Counted reports whether the runner belongs to a set that an AutoscalingRunnerSet owns. Whatever the status of any
 	// other says, and whatever GitHub has under its name, may be a runner's that works in another cluster.
 	Counted func(context.Context, *v1alpha1.EphemeralRunner) (bool, error)
+	// SeeVersion is told which version GitHub's record of a refused runner has. It may be nil.
+	SeeVersion func(runner *v1alpha1.EphemeralRunner, version string)
 	// Protection may be nil: then new pods have none.
 	Protection Protection
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/runnerversion"
 )
 
 // Deregister has GitHub remove the runner's registration, in the pool; it does nothing while that is under way. Consent
@@ -35,12 +36,26 @@ func (l *Launcher) Deregister(runner *v1alpha1.EphemeralRunner, id int, certain 
 		if err != nil {
 			return struct{}{}, registrationFailure(err)
 		}
+		l.seeVersion(ctx, github, runner)
 		found, err := registrationOf(ctx, github, runner, id, certain)
 		if err == nil && found != 0 {
 			err = github.RemoveRunner(ctx, found)
 		}
 		return struct{}{}, notRemoved(err)
 	})
+}
+
+// seeVersion reads the version in GitHub's record of a runner that GitHub has refused, before the record goes, if the
+// runner's image doesn't name it. It is for the message only: without an answer there is none.
+func (l *Launcher) seeVersion(ctx context.Context, github GitHub, runner *v1alpha1.EphemeralRunner) {
+	_, named := runnerversion.OfImage(kube.Image(&runner.Spec.PodSpec, v1alpha1.RunnerContainerName))
+	if named || l.options.SeeVersion == nil || runner.Status.Phase != v1alpha1.EphemeralRunnerPhaseOutdated {
+		return
+	}
+	if found, err := github.GetRunnerByName(ctx, runner.Name); err == nil && found.Version != "" &&
+		found.RunnerScaleSetID == runner.Spec.RunnerScaleSetID {
+		l.options.SeeVersion(runner, found.Version)
+	}
 }
 
 // resolveConflict frees a name that is taken, or returns the registration that the runner's pod uses. Usually the

@@ -15,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/runnerversion"
 )
 
 const (
@@ -153,6 +154,31 @@ func ExitedIdle(spec *corev1.PodSpec, certain bool) Decision {
 		advice += "; " + unwritable
 	}
 	return Decision{Step: Fail, Reason: v1alpha1.ReasonRunnerExitedWithoutJob, Message: what + ": " + advice}
+}
+
+// VersionRefused returns what is to be said of a runner whose version GitHub refuses. recorded is the version in
+// GitHub's record, empty if it isn't known: then the image's tag may name one. It told so by its exit code, or exited
+// with 0, as programs before 2.333.0 do; on GitHub Enterprise Server, which doesn't say what it takes, the latter isn't
+// certain.
+func VersionRefused(spec *v1alpha1.EphemeralRunnerSpec, recorded string, told bool) Decision {
+	image := kube.Image(&spec.PodSpec, v1alpha1.RunnerContainerName)
+	version, known := runnerversion.Parse(recorded)
+	if !known {
+		version, known = runnerversion.OfImage(image)
+	}
+	github := runnerversion.At(spec.GitHubConfigUrl)
+	refuses, what, how := "refuses", "the runner version", ""
+	if known {
+		what = "runner version " + version.String()
+	}
+	if !told {
+		how = ", which exits with code 0 then, and says in its log that it is deprecated"
+		if !github.Hosted {
+			refuses = "most probably refuses"
+		}
+	}
+	return Decision{Step: Outdate, Reason: "Outdated", Message: fmt.Sprintf("GitHub %s %s in image %s%s; %s", refuses,
+		what, image, how, github.Takes())}
 }
 
 // The status has the attempts that ended without a job, in two maps by the UID of the attempt's pod: failures are held

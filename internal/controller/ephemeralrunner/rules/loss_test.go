@@ -187,6 +187,7 @@ func TestLastDecisionNamesTheLoss(t *testing.T) {
 	ended := func(ending podstatus.Ending) func(*rules.World) {
 		return func(o *rules.World) { o.PodEnding, o.EndedAt = ending, noon }
 	}
+	refused := rules.VersionRefused(&newRunner().Spec, "", true)
 	canceled := func(o *rules.World) { o.Runner.Status.JobID, o.Runner.Status.JobResult = "job", "canceled" }
 	busy := removalFailed(rules.Busy, noon.Add(time.Minute))
 	failed := func(reason string, ending podstatus.Ending) rules.Decision {
@@ -202,9 +203,9 @@ func TestLastDecisionNamesTheLoss(t *testing.T) {
 		"job canceled by a person":             {given(podstatus.Missing, canceled), rules.Decision{Step: rules.DeleteRunner}},
 		"evicted, exited with 0, no report":    {given(podstatus.Missing, withJob, exitedAt(noon), ended(drain), after(30*time.Second)), failed("Evicted", drain)},
 		"exited with 0 by itself, no report":   {given(podstatus.Missing, withJob, exitedAt(noon), after(30*time.Second)), rules.Decision{Step: rules.Succeed}},
-		"exit 7, no job":                       {given(podstatus.Failed, outdated, ended(crash)), rules.Decision{Step: rules.Outdate, Reason: "Reason", Message: "message"}},
+		"exit 7, no job":                       {given(podstatus.Failed, outdated, ended(crash)), refused},
 		"exit 7 with a job":                    {given(podstatus.Failed, outdated, withJob, ended(crash)), rules.Decision{RequeueAt: noon.Add(5 * time.Second)}},
-		"exit 7 with a job, 5 s ago":           {given(podstatus.Failed, outdated, withJob, ended(crash), after(5*time.Second)), rules.Decision{Step: rules.Outdate, Reason: "Reason", Message: crash.Message, Lost: crash}},
+		"exit 7 with a job, 5 s ago":           {given(podstatus.Failed, outdated, withJob, ended(crash), after(5*time.Second)), rules.Decision{Step: rules.Outdate, Reason: "Outdated", Message: crash.Message, Lost: crash}},
 		"crashed, busy by GitHub's word":       {given(podstatus.Failed, busy, ended(crash)), rules.Decision{Step: rules.FailBusy, Reason: "Reason", Message: crash.Message, Lost: crash}},
 		"gone unseen, busy by GitHub's word":   {given(podstatus.Missing, hadPod, busy), rules.Decision{Step: rules.FailBusy, Reason: "PodLost", Message: unseenEnd.Message, Lost: unseenEnd}},
 		"crashed, and GitHub knows no job yet": {given(podstatus.Failed, ended(crash)), rules.Decision{Step: rules.Deregister}},

@@ -10,7 +10,6 @@
 package rules
 
 import (
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,8 +89,6 @@ func OutcomeOf(pod *corev1.Pod, now time.Time) Outcome {
 	o := Outcome{State: podstatus.Of(pod, v1alpha1.RunnerContainerName, now)}
 	if o.Outdated() {
 		o.Reason = "Outdated"
-		o.Message = fmt.Sprintf("GitHub refuses the runner version in image %s",
-			kube.Image(&pod.Spec, v1alpha1.RunnerContainerName))
 	}
 	return o
 }
@@ -221,7 +218,7 @@ func Plan(w *World) Decision {
 	case w.FailureRecorded:
 		return planDeleteFailedPod(w)
 	case w.Pod.Outdated():
-		return w.withLoss(w.Pod.decide(Outdate))
+		return w.withLoss(VersionRefused(&w.Runner.Spec, "", true))
 	}
 	switch w.Pod.Phase {
 	case podstatus.Succeeded:

@@ -89,10 +89,10 @@ func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Con
 		return report.False(v1alpha1.ConditionRunnerOutdated, "VersionAccepted",
 			"GitHub has not refused any runner of this template")
 	}
-	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", fmt.Sprintf(
-		"GitHub refuses the runner version in image %s: use a newer image in the template; until then one runner "+
-			"is tried now and then, in case the image behind the tag has been updated",
-		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName)))
+	refusal := cmp.Or(h.failures.refusal, "GitHub refuses the runner version in image "+
+		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName))
+	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", refusal+": use a newer image in the "+
+		"template; until then one runner is tried now and then, in case the image behind the tag has been updated")
 }
 
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.

@@ -38,6 +38,11 @@ type runnerFailures struct {
 
 	refusals      int // tries refused as outdated; runners that were created together are one
 	lastRefusalAt time.Time
+	refusal       string // what the last of them says
+	// untried limits the runners under way that have not shown yet that they can work, 0 if nothing does: see versions.Seen.
+	// proven is set after a runner of the template has had a job.
+	untried int
+	proven  bool
 
 	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't
 	// count.
@@ -55,6 +60,9 @@ func (f *runnerFailures) failed(r *roster.Runner, at time.Time) {
 			f.refusals++
 		}
 		f.lastRefusalAt = at
+		if f.refusal = r.Message; r.LostJob != nil {
+			f.refusal = "" // the message is about the job
+		}
 		return
 	}
 	if f.rounds == 0 || !at.Before(f.lastFailureAt.Add(f.pause())) {
@@ -90,7 +98,7 @@ func (f *runnerFailures) nextTryAt() time.Time {
 // returns the end of the back-off. unproven counts the set's runners that are under way and have not yet shown that
 // they can work.
 func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.Time) {
-	if wanted == 0 || (f.rounds == 0 && f.refusals == 0) {
+	if wanted == 0 || (f.rounds == 0 && f.refusals == 0 && f.untried == 0) {
 		return wanted, time.Time{}
 	}
 	due := f.nextTryAt()
@@ -99,6 +107,9 @@ func (f *runnerFailures) allows(wanted, unproven int, now time.Time) (int, time.
 	}
 	if f.isOutdated() || f.isDegraded() {
 		return max(0, min(wanted, 1-unproven)), time.Time{}
+	}
+	if f.untried > 0 {
+		return max(0, min(wanted, f.untried-unproven)), time.Time{}
 	}
 	return wanted, time.Time{}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/versions"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -97,6 +98,7 @@ type scenario struct {
 	reruns   bool
 	out      creations.Unseen
 	made     int
+	versions versions.Seen
 }
 
 func newScenario(replicas int) *scenario {
@@ -168,7 +170,8 @@ func (s *scenario) pass() *plan {
 // seen returns the world that a pass sees at the present moment.
 func (s *scenario) seen() scaling.Seen {
 	return scaling.Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, CanceledJobs: s.canceled, Template: "template",
-		ConfigURL: s.configURL, Departing: s.departing, JobWaits: s.jobWaits}
+		ConfigURL: s.configURL, Departing: s.departing, JobWaits: s.jobWaits,
+		Versions: s.versions}
 }
 
 // status returns what the set's status says after a pass.

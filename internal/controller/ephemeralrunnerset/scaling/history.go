@@ -17,6 +17,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/jobpods"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/versions"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -77,6 +78,7 @@ type History struct {
 	// Until limitedUntil GitHub limits the questions.
 	limitedUntil time.Time
 
+	versions versions.Seen
 	failures runnerFailures
 	// Creations are the runners that were requested and are not seen yet.
 	Creations *creations.Memory
@@ -99,6 +101,7 @@ type Seen struct {
 	Departing map[types.UID]departures.Departure
 	// JobWaits are the pods of the runners' jobs that have been unable to run for a while.
 	JobWaits []jobpods.Wait
+	Versions versions.Seen
 }
 
 // runnerHistory is the memory of one runner.
@@ -163,10 +166,14 @@ func (h *History) Remember(s Seen) {
 		h.patchSeenAt = now
 	}
 	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.PatchID, s.ConfigURL, s.Departing, s.JobWaits
+	h.versions = s.Versions
 	h.passes++
 	h.cancellations.Note(s.CanceledJobs, now)
 	if h.failures.template != s.Template { // the cause of the failures may be gone
 		h.failures = runnerFailures{template: s.Template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
+	}
+	if h.failures.untried = h.versions.Untried(now); h.failures.proven {
+		h.failures.untried = 0
 	}
 	for _, r := range runners {
 		past, known := h.runners[r.UID]
@@ -302,7 +309,8 @@ func (h *History) countOutcome(r *roster.Runner, past *runnerHistory) {
 	case r.HadJob, r.ExitedIdle() && past.RecordRemoved():
 		past.worked = true
 		f := &h.failures
-		*f = runnerFailures{template: f.template, lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
+		*f = runnerFailures{template: f.template, proven: true,
+			lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
 	case past.counted, r.FailedIdle() && r.Deleting:
 	case r.FailedIdle(), r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:
 		past.counted = true

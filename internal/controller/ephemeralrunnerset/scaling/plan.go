@@ -78,7 +78,7 @@ const (
 	// LookUp: ask GitHub whether it is registered.
 	LookUp
 	// MarkFailed: it exited with code 0 without ever having had a job; its own controller is told, and sets its phase
-	// to Failed.
+	// to Failed, or to Outdated if GitHub refuses its version.
 	MarkFailed
 )
 
@@ -175,9 +175,12 @@ func (p *Plan) allowed(failures runnerFailures, now time.Time, wanted, expected 
 	if failures.isOutdated() {
 		unproven = t.waiting + t.justExited // a runner is up for seconds before GitHub refuses it
 	}
+	if failures.untried > 0 {
+		unproven += len(p.unexplained) // the first one is to show whether GitHub takes it
+	}
 	allowed, due := failures.allows(max(0, wanted), unproven+expected, now)
 	p.requeueBy(due)
-	if failures.isDegraded() && wanted > allowed {
+	if (failures.isDegraded() || failures.untried > 0) && wanted > allowed {
 		p.requeueBy(t.provenAt)
 	}
 	return allowed
@@ -342,7 +345,11 @@ func (h *History) failuresAtWorst(p *Plan) runnerFailures {
 		return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt)
 	})
 	for _, r := range exited {
-		failures.failed(r, h.historyOf(r).exitedAt)
+		worst := *r
+		if !failures.proven && h.versions.Refused(r, h.now) {
+			worst.Phase = v1alpha1.EphemeralRunnerPhaseOutdated
+		}
+		failures.failed(&worst, h.historyOf(r).exitedAt)
 	}
 	return failures
 }

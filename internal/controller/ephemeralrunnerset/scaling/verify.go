@@ -244,11 +244,13 @@ func (h *History) planProbe(p *Plan, runners []*roster.Runner, out creations.Uns
 // runner that had none.
 func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 	timeout := past.exitedAt.Add(explanationTimeout)
+	// a version that can't have had a job needs no pause beyond what GitHub may take for its record
+	refused := !past.RegisteredAt.Before(past.endedAt.Add(removalLag)) && h.versions.Refused(r, h.now)
 	switch {
 	case past.exitedAt.IsZero(): // a job of it may be reported yet; a newer figure shows that none will be
 	case past.RecordRemoved(), !past.RemovedAt.IsZero(), h.superseded(r), past.excused:
 		p.decide(r, Delete)
-	case !h.askable(r), past.recordKept(), !h.now.Before(timeout):
+	case !h.askable(r), past.recordKept(), refused, !h.now.Before(timeout):
 		p.decide(r, MarkFailed)
 	default:
 		p.unexplained = append(p.unexplained, r)
@@ -263,7 +265,10 @@ func (h *History) planExited(p *Plan, r *roster.Runner, past *runnerHistory) {
 
 // ExitedIdleVerdict says what is known of the job of a runner that is marked as failed.
 func (h *History) ExitedIdleVerdict(r *roster.Runner) registrations.Answer {
-	if h.historyOf(r).recordKept() {
+	switch {
+	case h.versions.Refused(r, h.now):
+		return registrations.VersionRefused
+	case h.historyOf(r).recordKept():
 		return registrations.NoJob
 	}
 	return registrations.NoKnownJob
