@@ -197,8 +197,12 @@ func Run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 		return err
 	}
 	if options.Open.Mode != "" {
-		guarded, limits := options.Open.guard(reader, name, log).Around(questions), options.Open.encryption()
-		if err := serve(ctx, "open-address", options.Open.Address, guarded, limits, stop, log); err != nil {
+		proxy := &options.Open.Proxy
+		if options.Open.Mode != openByProxy {
+			proxy = nil
+		}
+		guarded := access.NewGuard(reader, name, options.Open.Audience, proxy, log).Around(questions)
+		if err := serve(ctx, "open-address", options.Open.Address, guarded, options.Open.encryption(), stop, log); err != nil {
 			return err
 		}
 	}

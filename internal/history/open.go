@@ -9,9 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/harrier-ci/harrier/internal/history/access"
 )
 
@@ -62,14 +59,6 @@ func (o *Open) check() error {
 		return errors.New("--proxy-ca-file needs --tls-directory: without TLS nobody shows a certificate")
 	}
 	return nil
-}
-
-// guard returns who lets users in.
-func (o *Open) guard(api client.Client, cluster string, log logr.Logger) *access.Guard {
-	if o.Mode == openByProxy {
-		return access.NewGuard(api, cluster, o.Audience, &o.Proxy, log)
-	}
-	return access.NewGuard(api, cluster, o.Audience, nil, log)
 }
 
 // encryption returns nil without TLS. Files are read for each connection, because they are renewed while the program

@@ -106,16 +106,9 @@ func NewController(options Options) *Controller {
 	c := &Controller{
 		options: options, children: children.NewKeeper(options.Options),
 		budgets: disruptionbudgets.NewReader(options.Reader),
-		protection: &cleanupprotection.Remover{
-			Client:    options.Client,
-			Version:   options.Version,
-			Permitted: options.StripForeignFinalizers,
-		},
-		holders: &holders.Store{
-			Client:    options.Client,
-			Namespace: options.Namespace,
-			Watches:   options.Watches,
-		},
+		protection: &cleanupprotection.Remover{Client: options.Client, Version: options.Version,
+			Permitted: options.StripForeignFinalizers},
+		holders:   &holders.Store{Client: options.Client, Namespace: options.Namespace, Watches: options.Watches},
 		firstPass: sync.OnceValue(options.Clock.Now),
 	}
 	c.versions = runnerversions.New(options.Versions, options.Pool, options.Clock, c.waker.Wake)

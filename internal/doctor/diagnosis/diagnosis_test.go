@@ -287,6 +287,7 @@ func TestDiagnose(t *testing.T) {
 		"pods not marked":       {[]func(*snapshot.Snapshot){func(s *snapshot.Snapshot) { s.Sets[0].Unmarked.Actions = []string{"patch pods"} }}, "PodMetadataForbidden", finding.Warning},
 		"labels":                {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionLabelsInSync, no, "LabelsDropped")}, "LabelsDropped", finding.Warning},
 		"deaf listener":         {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionListenerReady, no, "SessionConflict")}, "SessionConflict", finding.Problem},
+		"image ends soon":       {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionRunnerVersionExpires, yes, v1alpha1.ReasonVersionEndsSoon)}, v1alpha1.ReasonVersionEndsSoon, finding.Warning},
 		"outdated image":        {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")}, "RunnerVersionRefused", finding.Problem},
 		"degraded":              {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionDegraded, yes, "ImagePullBackOff")}, "ImagePullBackOff", finding.Problem},
 		"no rights":             {[]func(*snapshot.Snapshot){condition(v1alpha1.ConditionReady, no, v1alpha1.ReasonReconcileFailed)}, v1alpha1.ReasonReconcileFailed, finding.Problem},

@@ -52,7 +52,9 @@ var typeFixes = map[string]string{
 	v1alpha1.ConditionCredentialsValid: causes.For(v1alpha1.ReasonCredentialsInvalid).Advice,
 	v1alpha1.ConditionListenerReady: "run kubectl describe on the AutoscalingListener and its pod in the " +
 		"manager's namespace",
-	v1alpha1.ConditionRunnerOutdated:     "use a newer runner image in the template",
+	v1alpha1.ConditionRunnerOutdated: "use a newer runner image in the template",
+	v1alpha1.ConditionRunnerVersionExpires: "use a newer runner image in the template, by a policy that keeps it new: " +
+		"docs/troubleshooting.md, which versions GitHub takes",
 	v1alpha1.ConditionScaleSetRegistered: "wait: GitHub is asked again at least once a minute",
 	v1alpha1.ConditionDegraded: "correct the template; run kubectl describe on one of the failed " +
 		"EphemeralRunners",

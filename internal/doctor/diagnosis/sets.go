@@ -177,6 +177,10 @@ func checkSchedules(s set) []finding.Finding {
 // checkStopped reports why the manager creates no runners, or fewer than GitHub's figures ask for.
 func checkStopped(s set) []finding.Finding {
 	findings := s.fromCondition(finding.Problem, s.condition(v1alpha1.ConditionRunnerOutdated, metav1.ConditionTrue))
+	if len(findings) == 0 {
+		findings = s.fromCondition(finding.Warning, s.condition(v1alpha1.ConditionRunnerVersionExpires,
+			metav1.ConditionTrue))
+	}
 	findings = append(findings, s.fromCondition(finding.Problem,
 		s.condition(v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(finding.Problem,

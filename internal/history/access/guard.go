@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -24,7 +25,8 @@ type Guard struct {
 // NewGuard returns a guard that knows users by a proxy or, without one, by tokens of an audience.
 func NewGuard(api client.Client, cluster, audience string, proxy *Proxy, log logr.Logger) *Guard {
 	g := &Guard{rights: &rights{api, cache.NewLRUExpireCache(maxAnswers)}, cluster: cluster, log: log}
-	if g.who = newTokens(api, audience).who; proxy != nil {
+	g.who = (&tokens{api, audience, cache.NewLRUExpireCache(maxAnswers), cache.NewLRUExpireCache(maxAnswers)}).who
+	if proxy != nil {
 		g.who = proxy.who
 	}
 	return g
@@ -66,7 +68,9 @@ func (g *Guard) grant(ctx context.Context, user *authenticationv1.UserInfo, clus
 			return g.rights.mayRead(ctx, user, namespace)
 		}}
 	var err error
-	if granted.everything, err = g.rights.mayReadEverything(ctx, user); err != nil || granted.everything {
+	granted.everything, err = g.rights.ask(ctx, user, authorizationv1.SubjectAccessReviewSpec{
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: EveryCluster}})
+	if err != nil || granted.everything {
 		return granted, err
 	}
 	if cluster != "" && cluster != g.cluster {

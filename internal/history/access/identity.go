@@ -37,10 +37,6 @@ type tokens struct {
 	known, unknown *cache.LRUExpireCache
 }
 
-func newTokens(api client.Client, audience string) *tokens {
-	return &tokens{api, audience, cache.NewLRUExpireCache(maxAnswers), cache.NewLRUExpireCache(maxAnswers)}
-}
-
 func (t *tokens) who(r *http.Request) (*authenticationv1.UserInfo, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" || len(token) > maxToken {

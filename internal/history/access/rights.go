@@ -42,12 +42,6 @@ func (r *rights) mayRead(ctx context.Context, user *authenticationv1.UserInfo, n
 			Version: v1alpha1.GroupVersion.Version, Resource: "autoscalingrunnersets", Namespace: namespace}})
 }
 
-// mayReadEverything reports whether a user may see the rows of all clusters.
-func (r *rights) mayReadEverything(ctx context.Context, user *authenticationv1.UserInfo) (bool, error) {
-	return r.ask(ctx, user, authorizationv1.SubjectAccessReviewSpec{
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: EveryCluster}})
-}
-
 func (r *rights) ask(ctx context.Context, user *authenticationv1.UserInfo, asked authorizationv1.SubjectAccessReviewSpec,
 ) (bool, error) {
 	asked.User, asked.UID, asked.Groups = user.Username, user.UID, user.Groups

@@ -3,6 +3,7 @@ package ledger
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"k8s.io/utils/ptr"
 
@@ -137,14 +138,6 @@ func (s *sums) mergeNumbers(more *sums) {
 	s.cpuRequest, s.memoryRequest = cpu, memory
 }
 
-// subtractNumbers takes sums away that are part of these. A job that has finished since these were read is in no group.
-func (s *sums) subtractNumbers(part *sums) {
-	numbers := s.numbers()
-	for i, number := range part.numbers() {
-		*numbers[i] = max(0, *numbers[i]-*number)
-	}
-}
-
 // histograms have the form that the database has.
 type histograms struct{ peakMemory, cpuAverage, throttled, times string }
 
@@ -158,3 +151,28 @@ func (s *sums) mergeHistograms(h *histograms) {
 	s.throttled.Merge(h.throttled)
 	s.times.Merge(h.times)
 }
+
+// Prices are those of a CPU and of a GiB of memory for an hour, in a currency that only the user knows.
+type Prices struct{ CPUHour, GiBHour float64 }
+
+// cost is that of the requests.
+func (s *sums) cost(prices Prices) float64 {
+	return float64(s.cpuRequested)/1000/float64(hour)*prices.CPUHour +
+		float64(s.memoryRequested)/1024/float64(hour)*prices.GiBHour
+}
+
+// summedColumns are the sums of all numbers, in the order of sums.numbers; of requests it is the largest. Sums of whole
+// numbers overflow, and one tenant's impossible jobs must not keep all others from an answer; those of numbers with a
+// fraction don't, and are exact up to 2^53.
+var summedColumns = func() string {
+	names := strings.Split(numberColumns, ", ")
+	for i, name := range names {
+		names[i] = summed(name)
+		if strings.HasSuffix(name, "_request_millis") || strings.HasSuffix(name, "_request_bytes") {
+			names[i] = "MAX(CAST(" + name + " AS DOUBLE PRECISION))"
+		}
+	}
+	return strings.Join(names, ", ")
+}()
+
+func summed(column string) string { return "SUM(CAST(" + column + " AS DOUBLE PRECISION))" }

@@ -72,6 +72,8 @@ var fewWords = map[string]string{
 	"ImagePullBackOff":               "image can't be pulled",
 	"ErrImagePull":                   "image can't be pulled",
 	"InvalidImageName":               "image name is wrong",
+	v1alpha1.ReasonVersionEndsSoon:   "runner version ends soon",
+	v1alpha1.ReasonVersionRefused:    "runner version refused",
 	v1alpha1.ReasonGitHubUnavailable: "GitHub is away",
 	v1alpha1.ReasonRateLimited:       "GitHub's rate limit",
 	"NotReconciled":                  "no manager acts",

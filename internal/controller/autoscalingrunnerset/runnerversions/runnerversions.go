@@ -21,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/github/rest"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/runnerversion"
 )
@@ -102,31 +103,38 @@ func (w *Watcher) look(
 		known = nil
 	}
 	about := scope{set.Namespace, set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret}
-	due := now
+	about := scope{set.Namespace, set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret}
 	call, asked := w.calls.Last(about)
-	if asked && !call.Running() && call.Err == nil && (known == nil || known.CheckedAt.Time.Before(call.Finished.Truncate(time.Second))) {
+	if asked && !call.Running() && call.Err == nil &&
+		(known == nil || known.CheckedAt.Time.Before(call.Finished.Truncate(time.Second))) {
 		known = next(known, &call.Result, set.Spec.GitHubConfigUrl, call.Finished)
 	}
-	if known != nil {
-		due = known.CheckedAt.Add(interval)
-		if due.After(now.Add(interval)) {
-			due = now // the clock was set back since
-		}
+	if w.options.REST == nil ||
+		!meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionCredentialsValid) {
+		return known
 	}
-	switch {
-	case w.options.REST == nil,
-		!meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionCredentialsValid):
-	case asked && call.Running():
+	if asked && call.Running() {
 		requeue(now.Add(pollRunning))
-	case asked && call.Err != nil && now.Before(actions.RetryAt(call.Err, call.Finished.Add(retry))):
-		requeue(actions.RetryAt(call.Err, call.Finished.Add(retry)))
-	case now.Before(due):
-		requeue(due)
-	default:
+		return known
+	}
+	due := dueAt(known, now)
+	if asked && call.Err != nil {
+		due = kube.LaterOf(due, actions.RetryAt(call.Err, call.Finished.Add(retry)))
+	}
+	if !now.Before(due) {
 		w.ask(set, about)
-		requeue(now.Add(pollRunning))
+		due = now.Add(pollRunning)
 	}
+	requeue(due)
 	return known
+}
+
+// dueAt returns the time of the next question. It is now if the last one is dated in the future: the clock was set back.
+func dueAt(known *v1alpha1.RunnerVersionStatus, now time.Time) time.Time {
+	if known == nil || known.CheckedAt.After(now) {
+		return now
+	}
+	return known.CheckedAt.Add(interval)
 }
 
 // ask asks in the pool, and wakes the set after that.

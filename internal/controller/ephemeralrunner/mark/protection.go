@@ -42,7 +42,8 @@ func (m *Marker) Protect(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet
 		annotations = protection(set, 0)
 		maps.Copy(pod.Annotations, annotations)
 	}
-	if hooktemplate.Needed(ctx, m.options.Reader, pod) {
+	if _, hooks := kube.RunnerEnv(&pod.Spec, kube.EnvContainerHooks); hooks &&
+		hooktemplate.Needed(ctx, m.options.Reader, pod) {
 		hooktemplate.Add(pod, map[string]string{
 			v1alpha1.LabelScaleSetName:      pod.Labels[v1alpha1.LabelScaleSetName],
 			v1alpha1.LabelScaleSetNamespace: pod.Labels[v1alpha1.LabelScaleSetNamespace],
