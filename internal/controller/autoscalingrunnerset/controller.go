@@ -177,7 +177,7 @@ func (c *Controller) forget(set types.NamespacedName, _ *memory) {
 		c.options.Forget(set)
 	}
 	conditions.Unpublish(set)
-	runnerversions.Unpublish(set)
+	c.versions.Forget(set)
 }
 
 // setOfListener maps a listener, which can't have an owner in another namespace, to its set.

@@ -25,11 +25,6 @@ var daysLeft = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(daysLeft) }
 
-// Unpublish deletes the series of a set that is gone.
-func Unpublish(set types.NamespacedName) {
-	daysLeft.DeletePartialMatch(prometheus.Labels{"name": set.Name, "namespace": set.Namespace})
-}
-
 // KnownOf returns what a status has of GitHub's versions. Anybody with rights in the namespace may have written it: it
 // is read as versions and times, and deceives only the set itself.
 func KnownOf(configURL string, status *v1alpha1.RunnerVersionStatus) (runnerversion.Known, runnerversion.Seen) {
@@ -61,7 +56,7 @@ func Condition(
 	known, seen := KnownOf(set.Spec.GitHubConfigUrl, status)
 	end, found := known.End(version, seen)
 	if !found {
-		Unpublish(key)
+		daysLeft.DeleteLabelValues(key.Name, key.Namespace)
 		if meta.FindStatusCondition(set.Status.Conditions, conditionType) == nil {
 			return nil, time.Time{}
 		}

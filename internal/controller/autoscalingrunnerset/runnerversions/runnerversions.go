@@ -54,6 +54,8 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	askers map[scope]types.NamespacedName
+	// scopes are those of the sets that were observed, so that the answer for one that no set has any more is forgotten.
+	scopes map[types.NamespacedName]scope
 }
 
 // scope is what shares an answer. Another namespace may reach the address by a way of its own, which may lie.
@@ -67,17 +69,46 @@ type offer struct {
 
 // New returns a watcher that has asked nothing. It asks in the pool, and wakes a set whose question has been answered.
 func New(options Options, calls *pool.Pool, clk clock.PassiveClock, wake func(types.NamespacedName)) *Watcher {
-	w := &Watcher{options: options, wake: wake, askers: map[scope]types.NamespacedName{}}
+	w := &Watcher{options: options, wake: wake, askers: map[scope]types.NamespacedName{},
+		scopes: map[types.NamespacedName]scope{}}
 	w.calls = pool.NewCalls[scope, offer](calls, clk, w.answered)
 	return w
 }
 
 func (w *Watcher) answered(about scope) {
 	w.mu.Lock()
-	asker := w.askers[about]
+	asker, waits := w.askers[about]
 	delete(w.askers, about)
 	w.mu.Unlock()
-	w.wake(asker)
+	if waits {
+		w.wake(asker)
+	}
+}
+
+// Forget forgets a set that is gone, and deletes its series.
+func (w *Watcher) Forget(set types.NamespacedName) {
+	w.move(set, scope{})
+	daysLeft.DeleteLabelValues(set.Name, set.Namespace)
+}
+
+// move remembers the scope that a set has now, none if that is empty.
+func (w *Watcher) move(set types.NamespacedName, to scope) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from, known := w.scopes[set]
+	if known && from == to {
+		return
+	}
+	if w.scopes[set] = to; to == (scope{}) {
+		delete(w.scopes, set)
+	}
+	for _, used := range w.scopes {
+		if used == from {
+			return
+		}
+	}
+	w.calls.Forget(from)
+	delete(w.askers, from)
 }
 
 // Observe returns what is known at a set's address, nil if nothing is, and the condition about it, nil if there is
@@ -86,7 +117,7 @@ func (w *Watcher) Observe(
 	set *v1alpha1.AutoscalingRunnerSet, now time.Time, requeue func(time.Time),
 ) (*v1alpha1.RunnerVersionStatus, *metav1.Condition) {
 	if !set.DeletionTimestamp.IsZero() {
-		Unpublish(client.ObjectKeyFromObject(set))
+		w.Forget(client.ObjectKeyFromObject(set))
 		return nil, nil
 	}
 	known := w.look(set, now, requeue)
@@ -103,7 +134,7 @@ func (w *Watcher) look(
 		known = nil
 	}
 	about := scope{set.Namespace, set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret}
-	about := scope{set.Namespace, set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret}
+	w.move(client.ObjectKeyFromObject(set), about)
 	call, asked := w.calls.Last(about)
 	if asked && !call.Running() && call.Err == nil &&
 		(known == nil || known.CheckedAt.Time.Before(call.Finished.Truncate(time.Second))) {
