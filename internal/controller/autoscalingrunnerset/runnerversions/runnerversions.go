@@ -103,7 +103,6 @@ func (w *Watcher) look(
 		known = nil
 	}
 	about := scope{set.Namespace, set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret}
-	about := scope{set.Namespace, set.Spec.GitHubConfigUrl, set.Spec.GitHubConfigSecret}
 	call, asked := w.calls.Last(about)
 	if asked && !call.Running() && call.Err == nil &&
 		(known == nil || known.CheckedAt.Time.Before(call.Finished.Truncate(time.Second))) {
