@@ -27,9 +27,6 @@ type End struct {
 	FirstSeen bool
 }
 
-// DaysLeft returns the days until the end, negative after it.
-func (e End) DaysLeft(now time.Time) float64 { return e.At.Sub(now).Hours() / 24 }
-
 // End returns the end of a version, if it has one that is known. It needs the day of the next release: from the list in
 // this build, else from GitHub's, else from when a newer version was first offered. GitHub Enterprise Server sets no
 // end.

@@ -45,7 +45,7 @@ var announcements = []announcement{
 	{conditionType: v1alpha1.ConditionListenerReady, status: metav1.ConditionFalse, event: report.Warning,
 		reasons: true},
 	{conditionType: v1alpha1.ConditionRunnerOutdated, status: metav1.ConditionTrue},
-	// gha_controller_runner_version_days_left has an alert of its own
+	// gha_controller_runner_version_end_timestamp_seconds has an alert of its own
 	{conditionType: v1alpha1.ConditionRunnerVersionExpires, status: metav1.ConditionTrue, event: report.Warning,
 		always: true, reasons: true, summary: true},
 	{conditionType: v1alpha1.ConditionPodTemplateRefused, status: metav1.ConditionTrue, event: report.Warning,

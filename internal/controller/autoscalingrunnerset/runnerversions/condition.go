@@ -16,14 +16,14 @@ import (
 	"github.com/harrier-ci/harrier/internal/runnerversion"
 )
 
-// daysLeft has a series for each set whose image's version has an end that is known. It is deleted with the set.
-var daysLeft = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "gha_controller_runner_version_days_left",
-	Help: "Days until GitHub refuses the runner version that the image's tag names, by its rules; negative after that. " +
-		"No series while no end is known.",
+// endOfVersion has a series for each set whose image's version has an end that is known. It is deleted with the set.
+var endOfVersion = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "gha_controller_runner_version_end_timestamp_seconds",
+	Help: "Time from which GitHub refuses the runner version that the image's tag names, by its rules. The days that are " +
+		"left are its difference from time(), divided by 86400. No series while no end is known.",
 }, []string{"name", "namespace"})
 
-func init() { metrics.Registry.MustRegister(daysLeft) }
+func init() { metrics.Registry.MustRegister(endOfVersion) }
 
 // KnownOf returns what a status has of GitHub's versions. Anybody with rights in the namespace may have written it: it
 // is read as versions and times, and deceives only the set itself.
@@ -45,7 +45,7 @@ func KnownOf(configURL string, status *v1alpha1.RunnerVersionStatus) (runnervers
 }
 
 // Condition says until when GitHub takes the version of a set's image, nil if no end is known and none was. It
-// publishes the days that are left, and returns when they say something else.
+// publishes the end, and returns when they say something else.
 func Condition(
 	set *v1alpha1.AutoscalingRunnerSet, status *v1alpha1.RunnerVersionStatus, now time.Time,
 ) (*metav1.Condition, time.Time) {
@@ -62,8 +62,7 @@ func Condition(
 		}
 		return new(report.False(conditionType, "NoEndKnown", "no end of the runner version is known")), time.Time{}
 	}
-	daysLeft.WithLabelValues(key.Name, key.Namespace).Set(end.DaysLeft(now))
-	next := now.Add(6 * time.Hour) // for the metric
+	endOfVersion.WithLabelValues(key.Name, key.Namespace).Set(float64(end.At.Unix()))
 	advice := fmt.Sprintf("use a newer image in the template; the newest version that is known is %s",
 		newestOf(known))
 	cause := fmt.Sprintf("30 days after the release of %s", end.Next)
@@ -79,15 +78,15 @@ func Condition(
 	switch {
 	case !now.Before(end.At):
 		return new(report.True(conditionType, v1alpha1.ReasonVersionRefused, fmt.Sprintf(
-			"since %s GitHub refuses %s by its rules, %s: %s", day, what, cause, advice))), next
+			"since %s GitHub refuses %s by its rules, %s: %s", day, what, cause, advice))), time.Time{}
 	case !now.Before(end.At.Add(-runnerversion.Warning)):
 		return new(report.True(conditionType, v1alpha1.ReasonVersionEndsSoon, fmt.Sprintf(
-			"on %s GitHub stops giving jobs to %s, %s: %s", day, what, cause, advice))), kube.EarlierOf(next, end.At)
+			"on %s GitHub stops giving jobs to %s, %s: %s", day, what, cause, advice))), end.At
 	case meta.FindStatusCondition(set.Status.Conditions, conditionType) != nil:
 		return new(report.False(conditionType, "VersionTaken",
-			fmt.Sprintf("GitHub takes %s until %s", what, day))), kube.EarlierOf(next, end.At.Add(-runnerversion.Warning))
+			fmt.Sprintf("GitHub takes %s until %s", what, day))), end.At.Add(-runnerversion.Warning)
 	}
-	return nil, kube.EarlierOf(next, end.At.Add(-runnerversion.Warning))
+	return nil, end.At.Add(-runnerversion.Warning)
 }
 
 func newestOf(known runnerversion.Known) runnerversion.Version {
