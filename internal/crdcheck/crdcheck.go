@@ -20,8 +20,11 @@ import (
 // requiredFields are fields that ARC's CRDs lack, so that the API server would silently drop what we write to them. One
 // field is enough for spec or status of a kind, because a CRD is of one version.
 var requiredFields = map[string][]string{
-	"AutoscalingRunnerSet": {"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs"},
-	"AutoscalingListener":  {"status.conditions"},
+	"AutoscalingRunnerSet": {
+		"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs",
+		"status.runnerVersion",
+	},
+	"AutoscalingListener": {"status.conditions"},
 	"EphemeralRunnerSet": {
 		"spec.assignedJobs", "spec.canceledJobs", "status.listener", "status.lostRunners", "status.placement", "status.checks",
 	},

@@ -50,7 +50,7 @@ func TestCheckSchemas(t *testing.T) {
 		"AutoscalingListener.status.conditions",
 		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs",
 		"AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations",
-		"AutoscalingRunnerSet.status.runnerSpecHash",
+		"AutoscalingRunnerSet.status.runnerSpecHash", "AutoscalingRunnerSet.status.runnerVersion",
 		"EphemeralRunner",
 		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.spec.canceledJobs", "EphemeralRunnerSet.status.checks",
 		"EphemeralRunnerSet.status.listener",

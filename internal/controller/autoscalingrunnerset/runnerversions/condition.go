@@ -56,7 +56,7 @@ func Condition(
 	known, seen := KnownOf(set.Spec.GitHubConfigUrl, status)
 	end, found := known.End(version, seen)
 	if !found {
-		daysLeft.DeleteLabelValues(key.Name, key.Namespace)
+		endOfVersion.DeleteLabelValues(key.Name, key.Namespace)
 		if meta.FindStatusCondition(set.Status.Conditions, conditionType) == nil {
 			return nil, time.Time{}
 		}

@@ -88,7 +88,7 @@ func (w *Watcher) answered(about scope) {
 // Forget forgets a set that is gone, and deletes its series.
 func (w *Watcher) Forget(set types.NamespacedName) {
 	w.move(set, scope{})
-	daysLeft.DeleteLabelValues(set.Name, set.Namespace)
+	endOfVersion.DeleteLabelValues(set.Name, set.Namespace)
 }
 
 // move remembers the scope that a set has now, none if that is empty.
