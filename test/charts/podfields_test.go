@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
@@ -113,9 +114,39 @@ func TestSecurityFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	controllers, err := os.ReadFile(filepath.Join(controller.directory(), "templates", "_manager.tpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, pair := range map[string][2][]string{"container": {container, pod}, "pod": {pod, container}} {
 		alone := slices.DeleteFunc(slices.Clone(pair[0]), func(field string) bool { return slices.Contains(pair[1], field) })
 		checkContains(t, string(text), fmt.Sprintf(`"%s" (list "%s")`, name, strings.Join(alone, `" "`)))
+		key := map[string]string{"container": "podSecurityContext", "pod": "securityContext"}[name]
+		checkContains(t, string(controllers), fmt.Sprintf(`"%s" (list "%s")`, key, strings.Join(alone, `" "`)))
+	}
+}
+
+// The controller's own are left out and told alike.
+func TestMisplacedSecurityFieldsOfTheController(t *testing.T) {
+	t.Parallel()
+	const values = "podSecurityContext: {readOnlyRootFilesystem: true, runAsUser: 1000}\nsecurityContext: {fsGroup: 1, capabilities: null}"
+	pod := deployment(t, values).Spec.Template.Spec
+	check(t, "user", *pod.SecurityContext.RunAsUser, int64(1000))
+	notes, stderr, err := controller.with("--dry-run=client").run(t, "install", values)
+	if err != nil {
+		t.Fatal(stderr)
+	}
+	for _, said := range []string{
+		"podSecurityContext.readOnlyRootFilesystem is left out", "or write it as securityContext.readOnlyRootFilesystem",
+		"securityContext.fsGroup is left out", "or write it as podSecurityContext.fsGroup",
+	} {
+		checkContains(t, notes, said)
+	}
+	if strings.Contains(notes, "capabilities is left out") {
+		t.Errorf("what is removed is told: %s", notes)
+	}
+	for _, container := range pod.Containers {
+		check(t, "read only", container.SecurityContext.ReadOnlyRootFilesystem, ptr.To(true)) // the chart's own
 	}
 }
 

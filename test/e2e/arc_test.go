@@ -75,8 +75,10 @@ func withoutController(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl(t.Context(), t, "apply", "--server-side", "--filename="+filepath.Join(place.Root, "apis", "crds"))
-	kubectl(t.Context(), t, "wait", "--for=condition=Established",
-		"--filename="+filepath.Join(place.Root, "apis", "crds"))
+	// kubectl waits for no condition of an object that has none yet: it fails.
+	for _, until := range []string{"jsonpath={.status.conditions[0].type}", "condition=Established"} {
+		kubectl(t.Context(), t, "wait", "--for="+until, "--filename="+filepath.Join(place.Root, "apis", "crds"))
+	}
 	// ARC's listener pods don't satisfy "restricted".
 	kubectl(t.Context(), t, "label", "namespace", site.SystemNamespace, "--overwrite", podSecurity+"=privileged")
 }

@@ -142,22 +142,23 @@ The port at the end of an address such as ":8080"; 0 if there is none. Takes the
 {{- end }}
 
 {{/*
-What only a container's securityContext has, in that of the pod, or the other way round: Kubernetes would drop it without a word. Other
-unknown fields are left to the API server, which may know more of them than this chart.
+The fields of a securityContext that only the other one has, a container's or a pod's. Kubernetes has no use for them, and would refuse the
+whole Deployment under server-side apply, as of Helm 4. JSON.
 */}}
-{{- define "gha-runner-scale-set-controller.validate-security-contexts" -}}
-{{- $pod := (include "gha-runner-scale-set-controller.without-nulls" (.Values.podSecurityContext | default dict) | fromJson).value }}
-{{- $container := (include "gha-runner-scale-set-controller.without-nulls" (.Values.securityContext | default dict) | fromJson).value }}
-{{- range $field := list "allowPrivilegeEscalation" "capabilities" "privileged" "procMount" "readOnlyRootFilesystem" }}
-{{- if hasKey $pod $field }}
-{{- fail (printf "podSecurityContext.%s: a pod has no such field, only a container has; write it as securityContext.%s" $field $field) }}
+{{- define "gha-runner-scale-set-controller.misplaced-fields" -}}
+{{- dict
+    "podSecurityContext" (list "allowPrivilegeEscalation" "capabilities" "privileged" "procMount" "readOnlyRootFilesystem")
+    "securityContext" (list "fsGroup" "fsGroupChangePolicy" "seLinuxChangePolicy" "supplementalGroups" "supplementalGroupsPolicy" "sysctls")
+    | toJson }}
 {{- end }}
+
+{{/* The value podSecurityContext or securityContext without these fields, which NOTES name. Takes root and key. JSON. */}}
+{{- define "gha-runner-scale-set-controller.security-context" -}}
+{{- $given := (include "gha-runner-scale-set-controller.without-nulls" (get .root.Values .key | default dict) | fromJson).value | default dict }}
+{{- range $field := get (include "gha-runner-scale-set-controller.misplaced-fields" .root | fromJson) .key }}
+{{- $_ := unset $given $field }}
 {{- end }}
-{{- range $field := list "fsGroup" "fsGroupChangePolicy" "seLinuxChangePolicy" "supplementalGroups" "supplementalGroupsPolicy" "sysctls" }}
-{{- if hasKey $container $field }}
-{{- fail (printf "securityContext.%s: a container has no such field, only a pod has; write it as podSecurityContext.%s" $field $field) }}
-{{- end }}
-{{- end }}
+{{- toJson $given }}
 {{- end }}
 
 {{/* The image is passed on because listener pods run the same one. */}}

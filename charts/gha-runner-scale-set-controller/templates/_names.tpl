@@ -143,6 +143,14 @@ controller's chart passes --program=harrier, at which another manager ends. Take
 {{- if include "gha-runner-scale-set-controller.may-be-arc-image" $repository }}
 {{- $doubts = append $doubts (printf "image.repository is %s, which is called like the image of actions-runner-controller. If it is a mirror of Harrier's, this is all right. A manager of actions-runner-controller ends at once, because it doesn't know the flag --program; then remove image.repository and image.tag." $repository) }}
 {{- end }}
+{{- range $key, $fields := include "gha-runner-scale-set-controller.misplaced-fields" . | fromJson }}
+{{- range $field := $fields }}
+{{- if not (kindIs "invalid" (index (get $.Values $key | default dict) $field)) }}
+{{- $right := eq $key "securityContext" | ternary "podSecurityContext" "securityContext" }}
+{{- $doubts = append $doubts (printf "%s.%s is left out: only %s has such a field, and Kubernetes has ignored it so far. Remove it to keep what runs, or write it as %s.%s." $key $field $right $right $field) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- toJson $doubts }}
 {{- end }}
 
