@@ -176,8 +176,9 @@ func TestTheLeaseIsNotTakenBesideAnotherRevision(t *testing.T) {
 func TestALongWaitIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs := made("old", "theirs")
-		f := start(t, theirs)
+		f := prepare(t, theirs)
 		f.delete(theirs)
+		f.await()
 		if f.after(20*time.Second) || len(f.events()) > 0 {
 			t.Fatalf("tells of an ordinary rollout: %v", f.events())
 		}
