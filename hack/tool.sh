@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tool.sh NAME ARGUMENT…: runs a program that hack/tools pins, or hack/helm3 if NAME is helm. The program is built a
 # single time and kept outside of the tree, in a directory whose name depends on the pins, because the linter takes
-# minutes to compile and `go tool` would link it again for every clone. tool.sh --path NAME: prints where the program
+# minutes to compile and `go tool` would link it again for every clone. Its pins are no part of the workspace. tool.sh --path NAME: prints where the program
 # is, for callers that run it many times.
 set -euo pipefail
 
@@ -12,7 +12,7 @@ shift
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=$hack/tools
 [ "$name" != helm ] || tools=$hack/helm3
-package=$(cd "$tools" && go list -f '{{.ImportPath}}' tool | grep "/$name\$") ||
+package=$(cd "$tools" && GOWORK=off go list -f '{{.ImportPath}}' tool | grep "/$name\$") ||
   { echo "tool.sh: there is no program named $name in $tools/go.mod" >&2; exit 1; }
 hash=$( { cat "$tools/go.mod" "$tools/go.sum"; go version; } | sha256sum | cut -c 1-16)
 cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/harrier}/tools-$hash
@@ -20,7 +20,7 @@ cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/harrier}/tools-$hash
 if [ ! -x "$cache/$name" ]; then
   mkdir -p "$cache"
   scratch=$(mktemp -d "$cache/build.XXXXXX")
-  (cd "$tools" && CGO_ENABLED=0 "$hack/build.sh" "$name" "$scratch/$name" -trimpath "$package") || { rm -rf "$scratch"; exit 1; }
+  (cd "$tools" && CGO_ENABLED=0 GOWORK=off "$hack/build.sh" "$name" "$scratch/$name" -trimpath "$package") || { rm -rf "$scratch"; exit 1; }
   mv "$scratch/$name" "$cache/$name"
   rmdir "$scratch"
 fi

@@ -1,5 +1,5 @@
-// Command manager runs the controllers of runner scale sets. `manager doctor`, `manager validate`, `manager convert`
-// and `manager history` are commands of the program harrier, which stands beside it.
+// Command manager runs the controllers of runner scale sets. With a word before its flags (`manager doctor`,
+// `manager history`) it runs the program harrier, which stands beside it and has these commands.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"syscall"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,11 +24,8 @@ const (
 	exitUnable      = 2
 )
 
-// operatorCommands are those of its commands that the manager hands over.
-var operatorCommands = []string{"doctor", "validate", "convert", "history"}
-
 func main() {
-	if len(os.Args) > 1 && slices.Contains(operatorCommands, os.Args[1]) {
+	if len(os.Args) > 1 && os.Args[1] != "" && !strings.HasPrefix(os.Args[1], "-") {
 		fmt.Fprintln(os.Stderr, handOver())
 		os.Exit(exitUnable)
 	}

@@ -71,7 +71,12 @@ func NewClient(configURL string, credentials Credentials, options Options) (*Cli
 		return nil, fmt.Errorf("credentials for %s: %w", config, err)
 	}
 	client := &Client{service: service.New(config, source, options)}
-	client.offline = &service.Shared[OfflineRunners]{Fetch: client.listOfflineRunners, Limit: runnersTimeout}
+	client.offline = &service.Shared[OfflineRunners]{
+		Fetch: func(ctx context.Context, _ *OfflineRunners) (*OfflineRunners, error) {
+			return listOfflineRunners(ctx, client.service)
+		},
+		Limit: runnersTimeout,
+	}
 	return client, nil
 }
 

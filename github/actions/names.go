@@ -120,6 +120,7 @@ const (
 	EndpointRunnerReleases    = failure.EndpointRunnerReleases
 	EndpointGetRun            = failure.EndpointGetRun
 	EndpointListRunJobs       = failure.EndpointListRunJobs
+	EndpointListRuns          = failure.EndpointListRuns
 	EndpointRerunJob          = failure.EndpointRerunJob
 	EndpointRerunFailedJobs   = failure.EndpointRerunFailedJobs
 	EndpointListCheckRuns     = failure.EndpointListCheckRuns

@@ -2,7 +2,6 @@ package actions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/harrier-ci/harrier/github/actions/exchange"
 	"github.com/harrier-ci/harrier/github/actions/failure"
 	"github.com/harrier-ci/harrier/github/actions/service"
 )
@@ -129,49 +127,6 @@ func (c *Client) RemoveRunner(ctx context.Context, id int) error {
 	return failure.Ignore(failure.ErrRunnerNotFound, err)
 }
 
-// GetAcquirableJobs returns the jobs on offer to a scale set, which may be none. A job that can't be decoded is logged
-// and left out, unless only its times can't be. If the service does not have this call, which ARC made until 0.13.1 and
-// github.com/actions/scaleset lacks, it fails with ErrNotFound or another answer that [IsRejected].
-func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
-	var found list[json.RawMessage]
-	err := c.service.Call(ctx, service.Request{
-		Endpoint: failure.EndpointGetAcquirableJobs, Method: http.MethodGet, ScaleSetID: scaleSetID,
-		Path: scaleSetPath(scaleSetID) + "/acquirablejobs",
-	}, &found)
-	var jobs []JobAvailable
-	for _, job := range found.Value {
-		if err := appendDecoded(&jobs, job); err != nil {
-			c.service.Logger.Info(
-				"A job on offer can't be read, at least in part",
-				"scaleSetID", scaleSetID, "cause", failure.Quote(err.Error()),
-			)
-		}
-	}
-	return jobs, err
-}
-
-const (
-	// runnersPerPage is the most that GitHub's REST API lists in one answer.
-	runnersPerPage = 100
-	// mostRunnerPages bounds a list to 10,000 runners, as many as GitHub allows in a runner group: at 0.5 s a page, 50
-	// s and one fiftieth of the 5,000 requests that a credential has in an hour.
-	mostRunnerPages = 100
-	// longestRunnerName leaves out names that no runner of ours can have: theirs are those of pods, which have 63
-	// characters at most.
-	longestRunnerName = 63
-	// runnersTimeout ends a list with all its pages.
-	runnersTimeout = 3 * time.Minute
-)
-
-// OfflineRunners are the runners of the client's organization, repository or enterprise that were not connected at some
-// time.
-type OfflineRunners struct {
-	// Names are the names of those of all scale sets, and of runners that belong to none.
-	Names []string
-	// ListedAt is the start of the list, on the client's clock.
-	ListedAt time.Time
-}
-
 // ListOfflineRunners lists the runners that are registered and not connected, by the REST API: the Actions service has
 // no such list. Of more than 10,000 registered runners it leaves some out. A list that is not older than maxAge serves
 // all callers, because everybody lists the same runners. It needs the right to read self-hosted runners, which tokens
@@ -183,58 +138,4 @@ func (c *Client) ListOfflineRunners(ctx context.Context, maxAge time.Duration) (
 		return known, nil
 	}
 	return c.offline.Replace(ctx, known)
-}
-
-// listedRunner is a runner in GitHub's answer.
-type listedRunner struct {
-	Name   string `json:"name"`
-	Status string `json:"status"`
-}
-
-// listOfflineRunners reads the pages one after the other. Runners that come or go meanwhile may be missing, or be there
-// twice.
-func (c *Client) listOfflineRunners(ctx context.Context, _ *OfflineRunners) (*OfflineRunners, error) {
-	found := &OfflineRunners{ListedAt: c.service.Clock.Now()}
-	for page := 1; ; page++ {
-		runners, err := c.runnerPage(ctx, page)
-		if err != nil {
-			return nil, fmt.Errorf("list the runners of %s: %w", c.service.Config, err)
-		}
-		for _, runner := range runners {
-			// A status that is not known is no reason to believe that a runner is gone.
-			if runner.Status == "offline" && len(runner.Name) <= longestRunnerName {
-				found.Names = append(found.Names, runner.Name)
-			}
-		}
-		switch {
-		case len(runners) < runnersPerPage:
-			return found, nil
-		case page == mostRunnerPages:
-			c.service.Logger.Info(
-				"There are more runners than are listed", "configURL", c.service.Config.String(),
-				"listed", page*runnersPerPage,
-			)
-			return found, nil
-		}
-	}
-}
-
-func (c *Client) runnerPage(ctx context.Context, page int) ([]listedRunner, error) {
-	ctx, cancel := failure.WithTimeout(ctx, c.service.Deadlines.Call)
-	defer cancel()
-	address := c.service.Config.RunnersURL()
-	address.RawQuery = url.Values{"per_page": {strconv.Itoa(runnersPerPage)}, "page": {strconv.Itoa(page)}}.Encode()
-	answer, err := c.service.CallREST(ctx, exchange.Request{
-		Endpoint: failure.EndpointListRunners, Method: http.MethodGet, URL: address,
-		Header: http.Header{"Content-Type": {"application/vnd.github+json"}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Free()
-	var listed struct {
-		Runners []listedRunner `json:"runners"`
-	}
-	err = answer.Decode(&listed)
-	return listed.Runners[:min(len(listed.Runners), runnersPerPage)], err // a server that sends more is not GitHub's
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -286,4 +287,25 @@ func pollURL(queue *url.URL, lastMessageID int64) *url.URL {
 	}
 	poll.RawQuery += "lastMessageId=" + strconv.FormatInt(lastMessageID, 10)
 	return &poll
+}
+
+// GetAcquirableJobs returns the jobs on offer to a scale set, which may be none. A job that can't be decoded is logged
+// and left out, unless only its times can't be. If the service does not have this call, which ARC made until 0.13.1 and
+// github.com/actions/scaleset lacks, it fails with ErrNotFound or another answer that [IsRejected].
+func (c *Client) GetAcquirableJobs(ctx context.Context, scaleSetID int) ([]JobAvailable, error) {
+	var found list[json.RawMessage]
+	err := c.service.Call(ctx, service.Request{
+		Endpoint: failure.EndpointGetAcquirableJobs, Method: http.MethodGet, ScaleSetID: scaleSetID,
+		Path: scaleSetPath(scaleSetID) + "/acquirablejobs",
+	}, &found)
+	var jobs []JobAvailable
+	for _, job := range found.Value {
+		if err := appendDecoded(&jobs, job); err != nil {
+			c.service.Logger.Info(
+				"A job on offer can't be read, at least in part",
+				"scaleSetID", scaleSetID, "cause", failure.Quote(err.Error()),
+			)
+		}
+	}
+	return jobs, err
 }

@@ -42,7 +42,7 @@ type CheckRun struct {
 // checkRun is a check run as GitHub reads and writes it.
 type checkRun struct {
 	ID          int64        `json:"id,omitempty"`
-	Name        string       `json:"name"`
+	Name        string       `json:"name,omitempty"`
 	HeadSHA     string       `json:"head_sha,omitempty"`
 	ExternalID  string       `json:"external_id,omitempty"`
 	DetailsURL  string       `json:"details_url,omitempty"`
@@ -102,33 +102,46 @@ func (c *Client) CreateCheckRun(ctx context.Context, in Repository, check CheckR
 	return created.ID, err
 }
 
-// UpdateCheckRun replaces the content of a check run. It fails with ErrNotFound of package actions if there is none
+// UpdateCheckRun replaces the content of a check run, but not its name. It fails with ErrNotFound of package actions if there is none
 // with that number.
 func (c *Client) UpdateCheckRun(ctx context.Context, in Repository, check CheckRun) error {
 	sent := c.encode(check)
-	sent.HeadSHA = "" // GitHub does not move a check run to another commit
+	sent.HeadSHA, sent.Name = "", "" // it stays on its commit, and what it is called
 	return c.call(ctx, in, actions.RESTRequest{
 		Endpoint: actions.EndpointUpdateCheckRun, Method: http.MethodPatch,
 		Path: []string{"check-runs", strconv.FormatInt(check.ID, 10)}, Body: sent,
 	}, nil)
 }
 
-// FindCheckRun returns the number of the check run with this commit, name and external id, 0 if there is none among the
-// newest 30 of that name.
+// mostCheckPages bounds a list to 1,020 check runs of one name on one commit.
+const mostCheckPages = 34
+
+// FindCheckRun returns the number of the check run with this commit, name and external id, 0 if there is none. It looks
+// through all of that name, however many workflow runs the commit has.
 func (c *Client) FindCheckRun(ctx context.Context, in Repository, check CheckRun) (id int64, err error) {
-	var listed struct {
-		CheckRuns []checkRun `json:"check_runs"`
-	}
-	err = c.call(ctx, in, actions.RESTRequest{
-		Endpoint: actions.EndpointListCheckRuns,
-		Method:   http.MethodGet,
-		Path:     []string{"commits", check.HeadSHA, "check-runs"},
-		Query:    url.Values{"check_name": {check.Name}, "filter": {"all"}, "per_page": {"30"}},
-	}, &listed)
-	for _, found := range listed.CheckRuns {
-		if found.ExternalID == check.ExternalID {
-			return found.ID, err
+	const perPage = 30
+	for page := 1; page <= mostCheckPages; page++ {
+		var listed struct {
+			CheckRuns []checkRun `json:"check_runs"`
+		}
+		err = c.call(ctx, in, actions.RESTRequest{
+			Endpoint: actions.EndpointListCheckRuns,
+			Method:   http.MethodGet,
+			Path:     []string{"commits", check.HeadSHA, "check-runs"},
+			Query: url.Values{"check_name": {check.Name}, "filter": {"all"}, "per_page": {strconv.Itoa(perPage)},
+				"page": {strconv.Itoa(page)}},
+		}, &listed)
+		if err != nil {
+			return 0, err
+		}
+		for _, found := range listed.CheckRuns {
+			if found.ExternalID == check.ExternalID {
+				return found.ID, nil
+			}
+		}
+		if len(listed.CheckRuns) < perPage {
+			break
 		}
 	}
-	return 0, err
+	return 0, nil
 }

@@ -32,10 +32,18 @@ type GitHub interface {
 }
 
 // Client makes the calls of this package. It is safe for concurrent use.
-type Client struct{ github GitHub }
+type Client struct {
+	github GitHub
+	// pay is asked before each read, if it is set.
+	pay func() error
+}
 
 // New returns a client that calls GitHub as the other one does.
 func New(github GitHub) *Client { return &Client{github: github} }
+
+// Paying returns a client that asks before each call that reads, each page of a list among them. If it may not, the
+// method fails with pay's error, and nothing is read.
+func (c *Client) Paying(pay func() error) *Client { return &Client{github: c.github, pay: pay} }
 
 // Account returns the account whose limits at GitHub the calls use, as package actions does.
 func (c *Client) Account() actions.Account { return c.github.Account() }
@@ -72,6 +80,11 @@ func (c *Client) Repository(fullName string) (Repository, error) {
 
 // call makes one call about a repository.
 func (c *Client) call(ctx context.Context, of Repository, r actions.RESTRequest, result any) error {
+	if c.pay != nil && r.Method == http.MethodGet {
+		if err := c.pay(); err != nil {
+			return err
+		}
+	}
 	r.Path = append([]string{"repos", of.owner, of.name}, r.Path...)
 	if err := c.github.CallREST(ctx, r, result); err != nil {
 		return fmt.Errorf("%s: %w", of, err)

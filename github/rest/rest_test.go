@@ -302,8 +302,8 @@ func TestSecondaryLimits(t *testing.T) {
 		}
 	}
 	_, err := w.rest.CreateCheckRun(ctx, w.acme, rest.CheckRun{Name: "harrier", HeadSHA: "abc"})
-	limited, is := errors.AsType[*actions.RateLimitedError](err)
-	if !is || limited.Until.Sub(w.clock.Now()) != time.Minute || errors.Is(err, actions.ErrUnauthorized) {
+	limited, ok := errors.AsType[*actions.RateLimitedError](err)
+	if !ok || limited.Until.Sub(w.clock.Now()) != time.Minute || errors.Is(err, actions.ErrUnauthorized) {
 		t.Errorf("the 81st within a minute: %v", err)
 	}
 }

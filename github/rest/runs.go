@@ -32,8 +32,19 @@ type Run struct {
 	Status  string `json:"status"`
 	// Conclusion is empty while the attempt goes on.
 	Conclusion string `json:"conclusion"`
-	// HeadSHA is the commit that the run is about.
-	HeadSHA string `json:"head_sha"`
+	// Workflow is the name of the workflow, and Number that of the run among its runs.
+	Workflow string `json:"name"`
+	Number   int64  `json:"run_number"`
+	// WorkflowID is GitHub's number for the workflow, and Event what began the run, such as push.
+	WorkflowID int64  `json:"workflow_id"`
+	Event      string `json:"event"`
+	// HeadSHA is the commit that the run is about, Branch where it is, and HeadRepository in which repository: a pull
+	// request may come from a fork. Either is empty if it is gone.
+	HeadSHA        string `json:"head_sha"`
+	Branch         string `json:"head_branch"`
+	HeadRepository struct {
+		FullName string `json:"full_name"`
+	} `json:"head_repository"`
 	// CreatedAt is the start of the first attempt.
 	CreatedAt time.Time `json:"created_at"`
 }
@@ -172,8 +183,8 @@ func (c *Client) rerun(ctx context.Context, in Repository, run int64, r actions.
 	}
 	found, err := c.GetRun(ctx, in, run)
 	switch {
-	case err != nil:
-		return refused
+	case err != nil: // not known yet, and no end unless this is one
+		return fmt.Errorf("%w; before that: %s", err, refused.Error())
 	case !found.Ended():
 		return fmt.Errorf("%s: run %d: attempt %d: %w", in, run, found.Attempt, ErrRunGoesOn)
 	case c.github.Now().Sub(found.CreatedAt) > rerunFor || found.Attempt > mostReruns:

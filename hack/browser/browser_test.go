@@ -31,7 +31,7 @@ var (
 		"are taken")
 )
 
-// The pages that are looked at. The days' jobs are those of internal/history/page/pagetest.
+// The pages that are looked at. The days' jobs are those of operations/history/page/pagetest.
 const (
 	lost    = "job?runnerUID=00000000-0000-4000-8000-00000000aaaa"
 	harmful = "job?runnerUID=00000000-0000-4000-8000-00000000cccc"
@@ -40,6 +40,7 @@ const (
 )
 
 var pages = []string{"", gpu, linux, "jobs", "jobs?text=nothing+has+this+name", lost, harmful, "usage", "usage?by=job",
+	"trends", "trends?by=branch&repository=acme%2Fweb", "run?run=19123456789", "run?run=19200000001", "run?run=1",
 	"nowhere"}
 
 // Anything may take as long as patience on a machine that is busy with other tests.
@@ -79,8 +80,8 @@ func run(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(directory)
 	program := filepath.Join(directory, "pages")
-	build := exec.Command("go", "build", "-o", program, "./hack/pages")
-	build.Dir = filepath.Join("..", "..")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = filepath.Join("..", "pages") // of another module, which this one can't see
 	if out, err := build.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("build hack/pages: %w\n%s", err, out)
 	}

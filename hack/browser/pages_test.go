@@ -163,6 +163,7 @@ func TestPictures(t *testing.T) {
 	}))
 	for name, page := range map[string]string{
 		"history-sets": "", "history-set": gpu, "history-job": lost, "history-usage": "usage?by=workflow",
+		"history-trends": "trends",
 	} {
 		tab.show(t, page)
 		tab.until(t, `document.querySelector("#live [role=status]").textContent === "Live"`)

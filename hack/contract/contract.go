@@ -105,10 +105,10 @@ func (c *contract) try(ctx context.Context) *result {
 }
 
 func stateOf(err error) string {
-	if _, is := errors.AsType[*otherwiseError](err); is {
+	if _, ok := errors.AsType[*otherwiseError](err); ok {
 		return refuted
 	}
-	if _, is := errors.AsType[*skippedError](err); is {
+	if _, ok := errors.AsType[*skippedError](err); ok {
 		return notTried
 	}
 	return unknown

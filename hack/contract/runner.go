@@ -89,11 +89,11 @@ func (c *contract) startRunner(ctx context.Context) (*runnerRun, error) {
 		select {
 		case err := <-ended:
 			c.lookAtRecord(context.WithoutCancel(ctx), ran)
-			if exit, is := errors.AsType[*exec.ExitError](err); err != nil && !is {
+			if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 				return nil, err
 			} else if limited.Err() == nil {
 				ran.exitCode = 0
-				if is {
+				if ok {
 					ran.exitCode = exit.ExitCode()
 				}
 			}

@@ -56,7 +56,7 @@ func (d *demo) questions() []string {
 		"To open the page of what became of jobs, at http://localhost:8091/, and to have the same as text:",
 		fmt.Sprintf("  kubectl port-forward -n %s pod/%s-gha-rs-controller-history-0 8091:8090 &", site.SystemNamespace,
 			site.ControllerName),
-		"  go run ./cmd/kubectl-harrier report --by workflow",
+		"  go run ./operations/cmd/kubectl-harrier report --by workflow",
 		"",
 		"To read the metrics of manager and listener:",
 		metricsCommand("controller-manager"),

@@ -10,7 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
-	"github.com/harrier-ci/harrier/internal/plugin/ledger"
+	"github.com/harrier-ci/harrier/operations/plugin/ledger"
 )
 
 func TestPercentileIsNearestRank(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
-	"github.com/harrier-ci/harrier/internal/plugin/ledger"
+	"github.com/harrier-ci/harrier/operations/plugin/ledger"
 )
 
 // demo is one run of the demonstration on a site.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub"
-	"github.com/harrier-ci/harrier/internal/phases"
-	"github.com/harrier-ci/harrier/internal/plugin/ledger"
+	"github.com/harrier-ci/harrier/internal/meaning"
+	"github.com/harrier-ci/harrier/operations/plugin/ledger"
 )
 
 // past has what the ledger knows of jobs.
@@ -34,7 +34,7 @@ func pastOf(jobs []ledger.Job) past {
 		if job.LostCause != "" {
 			p.causes[job.LostCause]++
 		}
-		waits, waited := phases.Waits(job.Reached()), time.Duration(0)
+		waits, waited := job.Waits(), time.Duration(0)
 		for _, wait := range waits {
 			waited += wait.Took
 			p.byPhase[wait.Phase] = append(p.byPhase[wait.Phase], wait.Took)
@@ -58,9 +58,9 @@ func (p past) lines() []string {
 			counted(p.results), counted(p.causes)),
 		spread("waited for a runner", p.waited),
 	}
-	for _, phase := range ledger.Phases {
-		if len(p.byPhase[phase]) > 0 {
-			lines = append(lines, spread("  until "+phase, p.byPhase[phase]))
+	for _, phase := range meaning.Phases() {
+		if len(p.byPhase[phase.Name]) > 0 {
+			lines = append(lines, spread("  until "+phase.Name, p.byPhase[phase.Name]))
 		}
 	}
 	return lines

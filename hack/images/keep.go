@@ -122,7 +122,7 @@ type inputs struct {
 const buildPackage = "github.com/harrier-ci/harrier/internal/build"
 
 // inputsOf hashes the compiler and its settings, the builder with its recipes, the pins of other modules, and every
-// file of this module that goes into the recipe's programs. Version and commit count only if a program reports them.
+// file of the project's modules that goes into the recipe's programs. Version and commit count only if a program reports them.
 func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error) {
 	in := inputs{sum: sha256.New()}
 	compiler, err := goCommand(ctx, architecture,
@@ -135,18 +135,22 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 	if err != nil {
 		return in, err
 	}
-	files := []string{itself, "go.mod", "go.sum"}
+	files := append([]string{itself}, pinsIn(".", "go.work", "go.work.sum")...)
 	listed, err := goCommand(ctx, architecture,
 		append([]string{"list", "-deps", "-json=ImportPath,Dir,Module,GoFiles,SFiles,EmbedFiles"},
 			packagesOf(r)...)...).Output()
 	if err != nil {
 		return in, fmt.Errorf("list what the programs are made of: %w", complaint(err))
 	}
+	modules := map[string]bool{}
 	for decoder := json.NewDecoder(bytes.NewReader(listed)); decoder.More(); {
 		var found struct {
 			ImportPath, Dir             string
 			GoFiles, SFiles, EmbedFiles []string
-			Module                      *struct{ Main bool }
+			Module                      *struct {
+				Main bool
+				Dir  string
+			}
 		}
 		if err := decoder.Decode(&found); err != nil {
 			return in, fmt.Errorf("list what the programs are made of: %w", err)
@@ -154,6 +158,7 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 		if found.Module == nil || !found.Module.Main {
 			continue
 		}
+		modules[found.Module.Dir] = true
 		if found.ImportPath == buildPackage {
 			if in.version, err = versionOf(ctx); err != nil {
 				return in, err
@@ -164,6 +169,9 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 			files = append(files, filepath.Join(found.Dir, name))
 		}
 	}
+	for _, directory := range slices.Sorted(maps.Keys(modules)) {
+		files = append(files, pinsIn(directory, "go.mod", "go.sum")...)
+	}
 	_, _ = fmt.Fprintln(in.sum, in.version)
 	for _, name := range files {
 		content, err := os.ReadFile(name)
@@ -173,6 +181,17 @@ func inputsOf(ctx context.Context, r recipe, architecture string) (inputs, error
 		_, _ = fmt.Fprintf(in.sum, "%s %x\n", filepath.Base(name), sha256.Sum256(content))
 	}
 	return in, nil
+}
+
+// pinsIn returns those of the files that a directory has: a module without dependencies has no go.sum, and one that is
+// alone no workspace.
+func pinsIn(directory string, names ...string) (files []string) {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(directory, name)); err == nil {
+			files = append(files, filepath.Join(directory, name))
+		}
+	}
+	return files
 }
 
 // compile runs one go build for the whole image. With a directory for -o, it names each program after its package.
@@ -210,7 +229,7 @@ func goCommand(ctx context.Context, architecture string, arguments ...string) *e
 var settings = map[string]string{"GOAMD64": "v1", "GOARM64": "v8.0", "GOEXPERIMENT": "", "GOFIPS140": "off"}
 
 func environment(system, architecture string) []string {
-	variables := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off")
+	variables := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=", "GOWORK=")
 	for name, value := range settings {
 		variables = append(variables, name+"="+value)
 	}
@@ -282,7 +301,7 @@ func forgetOld(root, prefix string) error {
 	slices.SortFunc(entries, func(a, b string) int { return used[b].Compare(used[a]) })
 	old := entries[min(keptOfEach, len(entries)):]
 	for _, build := range builds {
-		if made, is := used[build]; is && time.Since(made) > abandoned {
+		if made, ok := used[build]; ok && time.Since(made) > abandoned {
 			old = append(old, build)
 		}
 	}

@@ -34,7 +34,7 @@ func plugin(ctx context.Context, released string) (files, programs map[string][]
 	beside := artefacts.Files{}
 	for name, source := range map[string]string{
 		"LICENSE":        "LICENSE",
-		pluginCompletion: filepath.Join("internal", "plugin", pluginCompletion),
+		pluginCompletion: filepath.Join("operations", "plugin", pluginCompletion),
 	} {
 		content, err := os.ReadFile(source)
 		if err != nil {
@@ -71,8 +71,8 @@ func compilePlugin(ctx context.Context, system, architecture string, v version) 
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
 	target := filepath.Join(scratch, pluginProgram)
-	if err := build(ctx, pluginProgram+" for "+system+" on "+architecture, target, system, architecture, v, "./cmd/"+
-		pluginProgram); err != nil {
+	if err := build(ctx, pluginProgram+" for "+system+" on "+architecture, target, system, architecture, v,
+		"./operations/cmd/"+pluginProgram); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(target)

@@ -29,7 +29,7 @@ func publish(ctx context.Context, directory, registry string) error {
 	version := ""
 	contents := map[string][]byte{}
 	for name, file := range files {
-		if from, is := strings.CutPrefix(name, "image-"); is && strings.HasSuffix(from, archiveSuffix) {
+		if from, ok := strings.CutPrefix(name, "image-"); ok && strings.HasSuffix(from, archiveSuffix) {
 			version = strings.TrimSuffix(from, archiveSuffix)
 		}
 		contents[name] = file.Content

@@ -27,7 +27,7 @@ var recipes = byName(
 	recipe{
 		name: "product",
 		programs: map[string]string{"/manager": "./cmd/manager", "/ghalistener": "./cmd/listener",
-			"/harrier": "./cmd/harrier"},
+			"/harrier": "./operations/cmd/harrier"},
 		entrypoint:        "/manager",
 		user:              "65532:65532",
 		trustsAuthorities: true,

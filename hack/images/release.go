@@ -40,7 +40,7 @@ var errUncommitted = errors.New("a release is made of a commit, and these files 
 	"commit them, put them away with git stash, or remove those that git ignores")
 
 // packed are the folders from which charts and programs are made. What git ignores there would be part of them.
-var packed = []string{"apis", "charts", "cmd", "github", "internal", "vendor"}
+var packed = []string{"apis", "charts", "cmd", "github", "internal", "operations", "vendor"}
 
 // release writes everything that a release has into an empty directory. What it needs and can't have here are
 // credentials: pushing it (see publish) and signing it are the steps of whoever publishes it.
@@ -165,8 +165,8 @@ func ofCommit(ctx context.Context, version string) (product artefacts.Product, h
 		history.Commits = git("log", "--no-show-signature", "--no-color", "--no-merges", "--format=%s", history.Former+
 			"..HEAD")
 		for _, line := range git("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--diff-algorithm=myers",
-			"--indent-heuristic", "--unified=0", history.Former, "HEAD", "--", "docs/upgrade.md") {
-			if added, is := strings.CutPrefix(line, "+"); is && !strings.HasPrefix(added, "++ ") {
+			"--indent-heuristic", "--unified=0", history.Former, "HEAD", "--", "docs/changelog.md") {
+			if added, ok := strings.CutPrefix(line, "+"); ok && !strings.HasPrefix(added, "++ ") {
 				history.Upgrade = append(history.Upgrade, added)
 			}
 		}

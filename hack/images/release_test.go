@@ -99,7 +99,7 @@ func TestTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// emptyRepository makes a repository, and works in it. commit commits docs/upgrade.md with a content.
+// emptyRepository makes a repository, and works in it. commit commits docs/changelog.md with a content.
 func emptyRepository(t *testing.T) (git func(arguments ...string), commit func(message, upgrade string)) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -114,7 +114,7 @@ func emptyRepository(t *testing.T) (git func(arguments ...string), commit func(m
 	}
 	commit = func(message, upgrade string) {
 		t.Helper()
-		write(t, "docs/upgrade.md", upgrade)
+		write(t, "docs/changelog.md", upgrade)
 		git("add", ".")
 		git("commit", "--quiet", "--message", message)
 	}
@@ -142,7 +142,7 @@ func TestWhatIsReleased(t *testing.T) {
 		!slices.Contains(history.Upgrade, "- new") {
 		t.Errorf("a later one has %+v; %v", history, err)
 	}
-	write(t, "docs/upgrade.md", "# Changed\n")
+	write(t, "docs/changelog.md", "# Changed\n")
 	if _, _, err := ofCommit(t.Context(), "0.11.0"); !errors.Is(err, errUncommitted) {
 		t.Errorf("a tree with changes was released: %v", err)
 	}
@@ -172,7 +172,7 @@ func TestWhatIsInNoCommitIsNotReleased(t *testing.T) {
 	git, commit := emptyRepository(t)
 	commit("first", "# Upgrade\n")
 	git("config", "status.showUntrackedFiles", "no")
-	for _, name := range []string{"docs/new.md", "charts/ignored.out"} {
+	for _, name := range []string{"docs/new", "charts/ignored.out"} {
 		write(t, ".git/info/exclude", "*.out\n")
 		if err := os.MkdirAll("charts", 0o755); err != nil {
 			t.Fatal(err)

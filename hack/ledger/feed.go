@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/harrier-ci/harrier/internal/history/database"
-	"github.com/harrier-ci/harrier/internal/history/histogram"
-	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/operations/history/database"
+	"github.com/harrier-ci/harrier/operations/history/histogram"
+	"github.com/harrier-ci/harrier/operations/history/ledger"
 )
 
 const (
@@ -25,6 +25,12 @@ const (
 	hoursFed     = 48  // the last of them are hours, and those before them days
 	secondsInDay = 86400
 )
+
+// fedColumns are those of sums that are fed; a later version's others have their defaults.
+const fedColumns = "span, started, cluster, namespace, set_name, repository, workflow, job_name, jobs, succeeded, failed, canceled, lost, " +
+	"measured, run_seconds, cpu_requested, memory_requested, cpu_used, waited, wait_assigned, wait_created, wait_registered, " +
+	"wait_placed, wait_image_pulled, wait_container_up, wait_started, cpu_request_millis, memory_request_bytes, peak_memory, " +
+	"cpu_average, throttled, wait_times, position"
 
 // feed writes what the ledger keeps of four weeks, and has it add them up.
 func feed(ctx context.Context, l *ledger.Ledger, at string) error {
@@ -62,6 +68,18 @@ func feed(ctx context.Context, l *ledger.Ledger, at string) error {
 	return nil
 }
 
+// feedTrends writes the sums of a kind by event and by branch. of is what stands in a row besides, from the repository on, in
+// the order of the statement.
+func feedTrends(ctx context.Context, changing *sql.Stmt, span, started int64, repository, workflow, name string, of ...any) error {
+	for property, value := range map[string]string{"event": "push", "branch": "main"} {
+		row := append([]any{property, span, started, repository, workflow, name, value}, of...)
+		if _, err := changing.ExecContext(ctx, row...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // feedPeriod writes the sums of all sets in a period, beside those of the million jobs, and marks what is to be made of
 // them.
 func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int) (rows int, err error) {
@@ -70,9 +88,15 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO usage_periods VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "+
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO usage_periods ("+fedColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "+
 		"$9, $9, 0, 0, 0, $9, $10, $11, $12, $11, $9, $9, $9, $9, $9, $9, $9, $9, 2000, 4294967296, $13, $14, $15, $16, $17) "+
 		"ON CONFLICT DO NOTHING")
+	if err != nil {
+		return 0, err
+	}
+	changing, err := tx.PrepareContext(ctx, "INSERT INTO trend_periods (property, span, started, repository, workflow, job_name, "+
+		"value, cluster, namespace, set_name, jobs, succeeded, failed, canceled, lost, run_times, wait_times, position) VALUES ($1, $2, "+
+		"$3, $4, $5, $6, $7, $8, $9, $10, $11, $11, 0, 0, 0, $12, $12, $13) ON CONFLICT DO NOTHING")
 	if err != nil {
 		return 0, err
 	}
@@ -102,8 +126,20 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 				return 0, err
 			}
 			rows++
+			if kind >= keptInADay/2 { // of trends half as many are kept
+				continue
+			}
+			if err := feedTrends(ctx, changing, span, started, repository,
+				fmt.Sprintf("%s/.github/workflows/%d.yaml", repository, kind/30%2), name, one.Cluster,
+				fmt.Sprintf("team-%d", service%5), fmt.Sprintf("linux-%d", set), jobs, text, kind); err != nil {
+				return 0, err
+			}
 		}
 		of := []any{one.Cluster, fmt.Sprintf("team-%d", set%5), fmt.Sprintf("linux-%d", set)}
+		if _, err := changing.ExecContext(ctx, append([]any{"set", span, started, "", "", "", ""}, append(of, 2100*span/3600,
+			"84:2000 200:100", 0)...)...); err != nil {
+			return 0, err
+		}
 		for table, period := range map[string][2]int64{
 			"stale_periods": {longer, started - started%longer}, "unfolded_periods": {span, started},
 		} {

@@ -1,6 +1,7 @@
 // Command ledger measures the ledger of jobs: the duration of the page's questions at a million rows, the size of these
 // rows, the share of a CPU that 42,000 jobs an hour cost, and its memory. Each tenth job has a name of its own, as if
-// workflows put commits into the names of jobs. `make ledger` runs it; docs/history.md has the figures.
+// workflows put commits into the names of jobs, unless names repeat: then there are 1,200 kinds. `make ledger` runs it;
+// docs/history-database.md has the figures.
 package main
 
 import (
@@ -16,18 +17,22 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/harrier-ci/harrier/internal/history/ledger"
+	"github.com/harrier-ci/harrier/operations/history/ledger"
 )
 
 func main() {
 	rows := flag.Int("rows", 1_000_000, "number of jobs, spread over 90 days")
 	at := flag.String("database", "", "URL of an empty PostgreSQL; empty: SQLite in a temporary directory")
+	flag.BoolVar(&repeat, "repeat", false, "names of jobs repeat: 1,200 kinds")
 	flag.Parse()
 	if err := run(context.Background(), *rows, *at); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
+
+// repeat is set if no job has a name of its own.
+var repeat bool
 
 // now is the end of the 90 days.
 var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -124,7 +129,13 @@ func job(number int, start time.Time) ledger.Job {
 	if random.IntN(100) == 0 {
 		j.Result, j.LostCause = "canceled", "Evicted"
 	}
-	if number%10 == 0 {
+	switch random.IntN(5) {
+	case 0, 1:
+		j.Event, j.Ref = "pull_request", fmt.Sprintf("refs/pull/%d/merge", number)
+	case 2:
+		j.Ref = fmt.Sprintf("refs/heads/ticket-%d", number)
+	}
+	if number%10 == 0 && !repeat {
 		j.Name = fmt.Sprintf("test %08x%032x", random.Uint32(), number)
 	}
 	return j
@@ -132,7 +143,7 @@ func job(number int, start time.Time) ledger.Job {
 
 // ask measures the questions of the page.
 func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
-	prices := ledger.Prices{CPUHour: 0.03, GiBHour: 0.004}
+	prices := ledger.Prices{{CPUHour: 0.03, GiBHour: 0.004}}
 	ago := func(days int) time.Time { return now.AddDate(0, 0, -days).Truncate(24 * time.Hour) } // as the page reads 7d
 	jobs := func(filter ledger.Filter) func() error {
 		return func() error {
@@ -148,10 +159,7 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 		return func() error { _, err := l.WaitsBy(ctx, "", filter); return err }
 	}
 	one := job(rows/2, now)
-	for _, question := range []struct {
-		name string
-		ask  func() error
-	}{
+	for _, question := range append(aboutTrends(ctx, l, ago), []question{
 		{"the last 100 jobs", jobs(ledger.Filter{})},
 		{"100 jobs of a set, a month ago", jobs(ledger.Filter{Namespace: "team-0", Set: "linux-0", To: ago(30)})},
 		{"100 jobs of a repository in a week", jobs(ledger.Filter{Repository: "acme/service-7", From: ago(7)})},
@@ -174,7 +182,20 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 		{"waits of a set, 7 days", waits(ledger.Filter{Namespace: "team-0", Set: "linux-0", From: ago(7)})},
 		{"sizes, 7 days", func() error { _, err := l.Sizes(ctx, ledger.Filter{From: ago(7)}, prices); return err }},
 		{"sizes, 30 days", func() error { _, err := l.Sizes(ctx, ledger.Filter{From: ago(30)}, prices); return err }},
-	} {
+		{"100 jobs of a branch", jobs(ledger.Filter{Branch: "main", From: ago(30)})},
+		{"use by job, page 3, 30 days", func() error {
+			_, err := l.Usage(ctx, ledger.ByJob, ledger.Filter{From: ago(30), Limit: 100, After: "200"}, prices)
+			return err
+		}},
+		{"waits by job, page 3, 30 days", func() error {
+			_, err := l.WaitsBy(ctx, ledger.ByJob, ledger.Filter{From: ago(30), Limit: 100, After: "200"})
+			return err
+		}},
+		{"sizes, page 3, 30 days", func() error {
+			_, err := l.Sizes(ctx, ledger.Filter{From: ago(30), Limit: 100, After: "200"}, prices)
+			return err
+		}},
+	}...) {
 		const times = 11
 		var took []time.Duration
 		used := cpu()
@@ -191,6 +212,35 @@ func ask(ctx context.Context, l *ledger.Ledger, rows int) error {
 			milliseconds(took[times-1]), milliseconds((cpu()-used)/times))
 	}
 	return nil
+}
+
+// question is what the page asks.
+type question struct {
+	name string
+	ask  func() error
+}
+
+// aboutTrends are the questions of the page of trends.
+func aboutTrends(ctx context.Context, l *ledger.Ledger, ago func(days int) time.Time) []question {
+	trends := func(by ledger.By, every string, filter ledger.Filter) func() error {
+		filter.Limit = 20 // as the page asks
+		return func() error { _, err := l.Trends(ctx, by, every, filter); return err }
+	}
+	return []question{
+		{"trends of all jobs by day, 30 days", trends(ledger.ByAll, "day", ledger.Filter{From: ago(30)})},
+		{"trends of all jobs by week, 90 days", trends(ledger.ByAll, "week", ledger.Filter{From: ago(90)})},
+		{"trends of a repository by day, 30 days", trends(ledger.ByAll, "day", ledger.Filter{Repository: "acme/service-7",
+			From: ago(30)})},
+		{"trends of a job on main, 30 days", trends(ledger.ByAll, "day", ledger.Filter{Repository: "acme/service-7",
+			Workflow: "acme/service-7/.github/workflows/1.yaml", Name: "test", Branch: "main", From: ago(30)})},
+		{"trends by repository, a week", trends(ledger.ByRepository, "day", ledger.Filter{From: ago(7)})},
+		{"trends by job, a week", trends(ledger.ByJob, "day", ledger.Filter{From: ago(7)})},
+		{"trends by job, by week, 30 days", trends(ledger.ByJob, "week", ledger.Filter{From: ago(30)})},
+		{"trends by job, by week, 90 days", trends(ledger.ByJob, "week", ledger.Filter{From: ago(90)})},
+		{"trends by branch, by week, 30 days", trends(ledger.ByBranch, "week", ledger.Filter{From: ago(30)})},
+		{"trends by event, by week, 30 days", trends(ledger.ByEvent, "week", ledger.Filter{From: ago(30)})},
+		{"what got worse", func() error { _, err := l.Changes(ctx, ledger.Filter{Now: now}); return err }},
+	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -238,8 +288,8 @@ func askTogether(ctx context.Context, l *ledger.Ledger) error {
 	for i := range failures {
 		group.Go(func() {
 			filter := ledger.Filter{From: now.AddDate(0, 0, -30)}
-			_, sizes := l.Sizes(ctx, filter, ledger.Prices{CPUHour: 1})
-			_, used := l.UsageBy(ctx, ledger.ByJob, filter, ledger.Prices{CPUHour: 1})
+			_, sizes := l.Sizes(ctx, filter, ledger.Prices{{CPUHour: 1}})
+			_, used := l.UsageBy(ctx, ledger.ByJob, filter, ledger.Prices{{CPUHour: 1}})
 			_, waited := l.WaitsBy(ctx, ledger.ByJob, filter)
 			failures[i] = errors.Join(sizes, used, waited)
 		})

@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/harrier-ci/harrier/internal/history/ledger"
-	"github.com/harrier-ci/harrier/internal/history/page"
-	"github.com/harrier-ci/harrier/internal/history/page/pagetest"
-	"github.com/harrier-ci/harrier/internal/history/server"
+	"github.com/harrier-ci/harrier/operations/history/ledger"
+	"github.com/harrier-ci/harrier/operations/history/page"
+	"github.com/harrier-ci/harrier/operations/history/page/pagetest"
+	"github.com/harrier-ci/harrier/operations/history/server"
 )
 
 func main() {
@@ -53,9 +53,10 @@ func run(ctx context.Context, address string) error {
 	}
 	log := funcr.New(func(_, line string) { fmt.Fprintln(os.Stderr, line) }, funcr.Options{})
 	pages := server.New(server.Handler(server.Options{
-		Ledger: store, Prices: pagetest.Prices, Clock: clock.RealClock{}, Log: log, Registry: prometheus.NewRegistry(),
+		Ledger: store, Prices: pagetest.Prices, Budgets: pagetest.Budgets, Clock: clock.RealClock{}, Log: log,
+		Registry: prometheus.NewRegistry(),
 		Pages: page.Handler(page.Options{
-			Ledger: store, Prices: pagetest.Prices, Cluster: pagetest.Cluster{At: now}, Name: pagetest.Name,
+			Ledger: store, Prices: pagetest.Prices, Budgets: pagetest.Budgets, Cluster: pagetest.Cluster{At: now}, Name: pagetest.Name,
 			Clock: clock.RealClock{}, Log: log,
 		}),
 	}))

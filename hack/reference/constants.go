@@ -57,15 +57,15 @@ func constants(file, prefix string) ([][]string, error) {
 				return nil, fmt.Errorf("%s: %s is not a string constant with a comment", file, constant.Names[0].Name)
 			}
 			rows = append(rows, []string{code(value),
-				cell(strings.ReplaceAll(meaning(comment, constant.Names[0].Name), prefix, ""))})
+				cell(strings.ReplaceAll(explanation(comment, constant.Names[0].Name), prefix, ""))})
 		}
 	}
 	return rows, nil
 }
 
-// meaning returns a comment without the name that it begins with. The next word is capitalized unless it is a field's
+// explanation returns a comment without the name that it begins with. The next word is capitalized unless it is a field's
 // name.
-func meaning(comment, name string) string {
+func explanation(comment, name string) string {
 	for _, beginning := range []string{name + ": ", name + " is ", name + " "} {
 		rest, found := strings.CutPrefix(comment, beginning)
 		if !found {

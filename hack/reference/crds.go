@@ -52,7 +52,7 @@ func (d descriptions) write(page *strings.Builder, raw []byte) error {
 	}
 	kind, version := definition.Spec.Names.Kind, definition.Spec.Versions[0]
 	root := version.Schema.OpenAPIV3Schema
-	fmt.Fprintf(page, "\n## %s\n\n%s Short name: %s.\n", kind, cell(meaning(root.Description, kind)),
+	fmt.Fprintf(page, "\n## %s\n\n%s Short name: %s.\n", kind, cell(explanation(root.Description, kind)),
 		code(definition.Spec.Names.ShortNames[0]))
 	for _, part := range []string{"spec", "status"} {
 		rows, err := d.rows(kind, part, root.Properties[part])
@@ -61,7 +61,7 @@ func (d descriptions) write(page *strings.Builder, raw []byte) error {
 		}
 		object := root.Properties[part]
 		fmt.Fprintf(page, "\n### %s: %s\n\n%s\n", kind, part,
-			cell(meaning(object.Description, kind+strings.ToUpper(part[:1])+part[1:])+rules(object)))
+			cell(explanation(object.Description, kind+strings.ToUpper(part[:1])+part[1:])+rules(object)))
 		table(page, []string{"field", "type", "default", ""}, rows)
 	}
 	fmt.Fprintf(page, "\n### %s: columns\n", kind)

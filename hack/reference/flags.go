@@ -9,10 +9,10 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
-	"github.com/harrier-ci/harrier/internal/history"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/manager"
+	"github.com/harrier-ci/harrier/operations/commands"
+	"github.com/harrier-ci/harrier/operations/history"
 )
 
 const flagsHead = `<!-- Written by hack/generate.sh from the code; don't edit. -->
@@ -56,9 +56,9 @@ func flags() (string, error) {
 	if err := writeManager(page); err != nil {
 		return "", err
 	}
-	for _, command := range doctor.Commands {
+	for _, command := range commands.Names {
 		var usage bytes.Buffer
-		doctor.Main(context.Background(), []string{command, "-help"}, &usage, &usage)
+		commands.Main(context.Background(), []string{command, "-help"}, &usage, &usage)
 		rows, _, err := parseUsage(usage.String(), "-")
 		if err != nil {
 			return "", err
@@ -68,7 +68,7 @@ func flags() (string, error) {
 	}
 	fmt.Fprintf(page, "\nAll exit with %d if they find no problem (warnings don't count), with %d if they do, "+
 		"and with %d if they could not do their work.\n",
-		doctor.ExitFine, doctor.ExitProblems, doctor.ExitUnable)
+		commands.ExitFine, commands.ExitProblems, commands.ExitUnable)
 	var usage bytes.Buffer
 	_, err := history.ParseOptions([]string{"-help"}, func(string) string { return "" }, &usage)
 	if !errors.Is(err, flag.ErrHelp) {

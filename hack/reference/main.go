@@ -1,6 +1,6 @@
-// Command reference writes docs/crds.md and docs/flags.md from the code: the fields of the four kinds from their
-// CustomResourceDefinitions, conditions and reasons from the constants of the API package, flags from the programs' own
-// usage. hack/generate.sh runs it in the project's root:
+// Command reference writes docs/crds.md, docs/flags.md, docs/reasons.md and docs/causes.md from the code: the fields of the four kinds
+// from their CustomResourceDefinitions, conditions and reasons from the constants of the API package, flags from the
+// programs' own usage, what is said about reasons from package meaning. hack/generate.sh runs it in the project's root:
 //
 //	go run ./hack/reference
 package main
@@ -12,7 +12,9 @@ import (
 )
 
 func main() {
-	for target, page := range map[string]func() (string, error){"docs/crds.md": resources, "docs/flags.md": flags} {
+	for target, page := range map[string]func() (string, error){
+		"docs/crds.md": resources, "docs/flags.md": flags, "docs/reasons.md": reasons, "docs/causes.md": causes,
+	} {
 		text, err := page()
 		if err == nil {
 			err = os.WriteFile(target, []byte(text), 0o644)

@@ -97,7 +97,7 @@ func TestMeaning(t *testing.T) {
 		"X: it works.": "It works.", "X is the word.": "The word.",
 		"X: githubConfigUrl is wrong.": "githubConfigUrl is wrong.", "Both work.": "Both work.",
 	} {
-		if got := meaning(comment, "X"); got != want {
+		if got := explanation(comment, "X"); got != want {
 			t.Errorf("meaning of %q is %q, want %q", comment, got, want)
 		}
 	}

@@ -56,6 +56,7 @@ func Local(ctx context.Context, root string, step Step, more ...Image) (*Site, e
 		Logs:         started.LogDir(),
 		ProductImage: LocalImage, DemoImage: LocalImage + DemoSuffix, PullPolicy: "Never",
 		Failed: started.Err, Down: started.Down, Leave: started.Leave, AddNode: started.AddNode,
+		AddStorage: func(ctx context.Context) (string, error) { return started.AddStorage(ctx, root) },
 	}
 	// the cluster has a Progress of its own
 	err = step("images onto the node, GitHub beside it", func(io.Writer) error {

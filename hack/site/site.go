@@ -46,6 +46,9 @@ type Site struct {
 	// AddNode starts a second node and returns its name. It has the taint cluster.SecondNodeTaint. Nil if the site
 	// can't.
 	AddNode func(context.Context) (string, error)
+	// AddStorage starts a CSI stack with the driver cluster.CSIDriver, and returns the folder with its volumes. Nil if the
+	// site can't.
+	AddStorage func(context.Context) (string, error)
 }
 
 // Report writes a line to Progress. Failures to write are ignored.

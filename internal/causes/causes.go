@@ -1,63 +1,29 @@
-// Package causes explains to users the errors of GitHub, and of what is read before GitHub can be asked: one word for
-// each, what to do about it, and who has to do that.
+// Package causes recognizes the errors of GitHub, and of what is read before GitHub can be asked: one word for each,
+// whose meaning package meaning has.
 //
-// Every component that reports such an error takes reason and advice from here: conditions of scale sets and listeners,
-// the status of runners and of the listener process, and the doctor, which knows an error by its reason only. So one
-// cause has the same name and the same advice wherever it is met. Errors of GitHub's client are recognized here; those
-// of other packages name their reason themselves (see Named), so that this package knows none of them.
+// Every component that reports such an error takes its reason from here, so that one cause has the same name wherever
+// it is met: conditions of scale sets and listeners, the status of runners and of the listener process. Errors of
+// GitHub's client are recognized here; those of other packages name their reason themselves (see Named), so that this
+// package knows none of them.
 package causes
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
-// Cause is the meaning of an error to a user.
+// Cause is the meaning of an error to a user. Its reason is empty if nothing is known about the error: it is neither
+// GitHub's nor Named.
 type Cause struct {
-	// Reason is one of the API's reasons, empty if nothing is known about the error: it is neither GitHub's nor Named.
-	Reason string
-	// Advice is what to do, or what happens by itself. It is empty for a reason that is not in this package's table.
-	Advice string
-	// Actor is who has to act.
-	Actor Actor
+	meaning.Row
 	// RetryAt is the time of the next call that GitHub, or a gateway in its place, allows; zero if it named no time.
 	RetryAt time.Time
-
-	// said is set if the text of an error with this reason already has the advice.
-	said bool
-}
-
-// Next returns the text to add to that of an error with this cause: "; " and the advice, nothing if the error has its
-// own.
-func (c Cause) Next() string {
-	if c.said || c.Advice == "" {
-		return ""
-	}
-	return "; " + c.Advice
-}
-
-// Actor is who has to act so that a cause ends.
-type Actor int
-
-const (
-	// Nobody: it ends by itself, or nobody knows.
-	Nobody Actor = iota
-	// User: whoever wrote the AutoscalingRunnerSet or its Secret.
-	User
-	// Administrator: whoever runs the cluster or the controller.
-	Administrator
-	// GitHub: an owner or administrator there, or the owner of the token or App.
-	GitHub
-)
-
-// String returns the actor in words.
-func (a Actor) String() string {
-	return [...]string{"nobody", "whoever installs the scale set", "the cluster's administrator",
-		"an owner on GitHub"}[a]
 }
 
 // Named is an error that knows its reason, one of the API's.
@@ -69,9 +35,7 @@ type Named interface {
 // Of returns the cause of an error. Of errors that are joined or wrapped the outermost Named one counts, then the first
 // of the table.
 func Of(err error) Cause {
-	cause := For(reasonOf(err))
-	cause.RetryAt = actions.RetryAt(err, time.Time{})
-	return cause
+	return Cause{meaning.For(reasonOf(err)), actions.RetryAt(err, time.Time{})}
 }
 
 func reasonOf(err error) string {
@@ -109,6 +73,13 @@ var clientErrors = []struct {
 	{v1alpha1.ReasonSessionConflict, matches(actions.ErrSessionConflict)},
 	{v1alpha1.ReasonScaleSetNotFound, matches(actions.ErrScaleSetNotFound)},
 	{v1alpha1.ReasonRunnerGroupNotFound, matches(actions.ErrRunnerGroupNotFound)},
+	{v1alpha1.ReasonHostNotFound, isUnknownHost},
+}
+
+// isUnknownHost reports whether DNS has answered that there is no such name, rather than not answered.
+func isUnknownHost(err error) bool {
+	unresolved, found := errors.AsType[*net.DNSError](err)
+	return found && unresolved.IsNotFound && is[*actions.NetworkError](err)
 }
 
 func is[E error](err error) bool {

@@ -3,12 +3,14 @@ package causes_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/causes"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
 // named is an error of a package that this one doesn't know.
@@ -45,6 +47,13 @@ func TestACauseHasOneName(t *testing.T) {
 		"a proxy's timeout":        {&actions.Error{StatusCode: 408}, "GitHubUnavailable"},
 		"an error of GitHub":       {&actions.Error{StatusCode: 500}, "GitHubUnavailable"},
 		"no answer":                {&actions.NetworkError{Err: errors.New("refused")}, "GitHubUnavailable"},
+		"no such host": {
+			&actions.NetworkError{Err: &net.OpError{Err: &net.DNSError{Name: "gihub.com", IsNotFound: true}}}, "HostNotFound",
+		},
+		"no answer of the DNS server": {
+			&actions.NetworkError{Err: &net.OpError{Err: &net.DNSError{Name: "github.com", IsTemporary: true}}}, "GitHubUnavailable",
+		},
+		"no such host of somebody else's": {&net.DNSError{Name: "database", IsNotFound: true}, ""},
 		"no answer after a refusal": {
 			&actions.NetworkError{Err: errors.New("reset"), LastAnswer: &actions.Error{StatusCode: 400}},
 			"GitHubUnavailable",
@@ -66,44 +75,10 @@ func TestACauseHasOneName(t *testing.T) {
 }
 
 // Whoever reads a reason in a status is told the same as who has met the error.
-func TestAReasonHasOneAdvice(t *testing.T) {
-	reasons := []string{
-		"CredentialsMissing", "CredentialsInvalid", "VaultUnsupported", "VaultNotAllowed", "InvalidConfigURL",
-		"InvalidConfiguration", "NameTooLong", "ScaleSetInUse", "AddressNotAllowed", "InsecureRedirect", "RateLimited",
-		"RunnerGroupNotFound", "RefusedByGitHub", "ScaleSetNotFound", "SessionConflict", "GitHubUnavailable", "Timeout",
-	}
-	for _, class := range actions.RefusalClasses() {
-		reasons = append(reasons, string(class))
-	}
-	for _, reason := range reasons {
-		cause := causes.For(reason)
-		if cause.Reason != reason || cause.Advice == "" || strings.HasSuffix(cause.Advice, ".") ||
-			len(cause.Advice) > 400 {
-			t.Errorf("%s: %+v", reason, cause)
-		}
-		if next := cause.Next(); next != "" && next != "; "+cause.Advice {
-			t.Errorf("%s: %q is added to the text", reason, next)
-		}
-	}
-	if of := causes.Of(missing); of != causes.For("RunnerGroupNotFound") || of.Next() == "" {
-		t.Errorf("%+v of the error, %+v of the reason", of, causes.For("RunnerGroupNotFound"))
-	}
-	if unknown := causes.For("Evicted"); unknown.Advice != "" || unknown.Next() != "" ||
-		unknown.Actor != causes.Nobody {
-		t.Errorf("%+v of a reason that is not GitHub's", unknown)
-	}
-}
-
-func TestWhoHasToAct(t *testing.T) {
-	for reason, want := range map[string]causes.Actor{
-		"Unauthorized": causes.User, "RunnerGroupNotFound": causes.User, "ClockSkewed": causes.Administrator,
-		"IPAddressNotAllowed": causes.GitHub,
-		"TooManyFailedLogins": causes.Nobody, "RateLimited": causes.Nobody, "GitHubUnavailable": causes.Nobody,
-		"SessionConflict": causes.Nobody,
-	} {
-		if got := causes.For(reason).Actor; got != want {
-			t.Errorf("%s: actor %d, want %d", reason, got, want)
-		}
+func TestACauseHasTheMeaningOfItsReason(t *testing.T) {
+	if of := causes.Of(fmt.Errorf("register: %w", missing)); of.Row != meaning.For("RunnerGroupNotFound") ||
+		!strings.Contains(of.Next(), "runnerGroup") {
+		t.Errorf("%+v", of)
 	}
 }
 

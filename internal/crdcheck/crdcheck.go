@@ -22,11 +22,12 @@ import (
 var requiredFields = map[string][]string{
 	"AutoscalingRunnerSet": {
 		"status.registration", "status.registrations", "status.conditions", "status.runnerSpecHash", "status.lostJobs",
-		"status.runnerVersion",
+		"status.runnerVersion", "status.limitedBy",
 	},
 	"AutoscalingListener": {"status.conditions"},
 	"EphemeralRunnerSet": {
 		"spec.assignedJobs", "spec.canceledJobs", "status.listener", "status.lostRunners", "status.placement", "status.checks",
+		"status.provenTemplate", "status.desired",
 	},
 	"EphemeralRunner": {"status.jobPatchID", "status.lostCause", "status.disruptions", "status.phases", "status.rerun"},
 }

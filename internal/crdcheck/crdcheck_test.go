@@ -48,13 +48,16 @@ func TestCheckSchemas(t *testing.T) {
 	}
 	want := []string{
 		"AutoscalingListener.status.conditions",
-		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.lostJobs",
+		"AutoscalingRunnerSet.status.conditions", "AutoscalingRunnerSet.status.limitedBy",
+		"AutoscalingRunnerSet.status.lostJobs",
 		"AutoscalingRunnerSet.status.registration", "AutoscalingRunnerSet.status.registrations",
 		"AutoscalingRunnerSet.status.runnerSpecHash", "AutoscalingRunnerSet.status.runnerVersion",
 		"EphemeralRunner",
 		"EphemeralRunnerSet.spec.assignedJobs", "EphemeralRunnerSet.spec.canceledJobs", "EphemeralRunnerSet.status.checks",
+		"EphemeralRunnerSet.status.desired",
 		"EphemeralRunnerSet.status.listener",
 		"EphemeralRunnerSet.status.lostRunners", "EphemeralRunnerSet.status.placement",
+		"EphemeralRunnerSet.status.provenTemplate",
 	}
 	if difference := cmp.Diff(want, outdated.Missing); difference != "" {
 		t.Errorf("missing (-want +got):\n%s", difference)

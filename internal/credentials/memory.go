@@ -331,6 +331,8 @@ func (p *Provider) newClient(key held.Key, resolved *Resolved, authorities *held
 		Budget:    p.options.Budget,
 		Owner:     key.Namespace,
 		Account:   accountOf(key),
+
+		RoundTripper: p.options.GitHub,
 	}
 	if authorities != nil {
 		options.RootCAs = authorities.Pool

@@ -33,7 +33,12 @@ type JobRequest struct {
 	Owner       string `json:"owner,omitempty"`
 	Repository  string `json:"repository,omitempty"`
 	WorkflowRef string `json:"workflowRef,omitempty"`
-	Event       string `json:"event,omitempty"`
+	// Commit is that of the workflow run; default one of its own. HeadRepository is where it is; default the repository.
+	Commit         string `json:"commit,omitempty"`
+	HeadRepository string `json:"headRepository,omitempty"`
+	Event          string `json:"event,omitempty"`
+	// FailFast has GitHub cancel the other jobs when one fails, as in a matrix.
+	FailFast bool `json:"failFast,omitempty"`
 }
 
 func (q *JobRequest) validate() error {
@@ -69,7 +74,8 @@ func (q *JobRequest) duration(i int, random *rand.Rand) time.Duration {
 func (q *JobRequest) spec() state.JobSpec {
 	spec := state.JobSpec{
 		Result: q.Result, Name: q.Name, Event: q.Event,
-		Owner: q.Owner, Repository: q.Repository, WorkflowRef: q.WorkflowRef,
+		Owner: q.Owner, Repository: q.Repository, WorkflowRef: q.WorkflowRef, Commit: q.Commit,
+		HeadRepository: q.HeadRepository, FailFast: q.FailFast,
 	}
 	if q.ScaleSet != "" {
 		spec.Labels = append(spec.Labels, q.ScaleSet)
@@ -107,6 +113,12 @@ func (s *Server) Jobs(in JobState) (jobs []Job) {
 // an unknown or completed one.
 func (s *Server) CancelJob(requestID int64) (err error) {
 	s.do(func(now time.Time) { err = s.state.CancelJob(now, requestID) })
+	return err
+}
+
+// CancelRun cancels what goes on of a workflow run, as a person does.
+func (s *Server) CancelRun(run int64) (err error) {
+	s.do(func(now time.Time) { err = s.state.CancelRun(now, run) })
 	return err
 }
 
@@ -195,6 +207,11 @@ func (s *Server) MoveService() {
 // outdated; with deprecated false they are welcome again.
 func (s *Server) DeprecateRunnerVersion(version string, deprecated bool) {
 	s.do(func(time.Time) { s.state.DeprecateVersion(version, deprecated) })
+}
+
+// ReleaseRunner has GitHub release another version of the runner, beside those of its table.
+func (s *Server) ReleaseRunner(version string, published time.Time) {
+	s.do(func(time.Time) { s.state.Release(version, published) })
 }
 
 // EnforceRunnerVersions makes the fake refuse runners by the rules that GitHub has announced for 2026, its table of

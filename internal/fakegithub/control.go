@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 )
@@ -20,14 +21,17 @@ import (
 type Action struct {
 	// Action is one of expire-admin-tokens, expire-queue-tokens, evict-sessions,
 	// delete-scale-set, remove-runner, forget-runner, count-phantoms, revoke-pat, restore-pat, move-service,
-	// deprecate-runners, undeprecate-runners, add-runner-group, end-jobs, set-permissions.
+	// deprecate-runners, undeprecate-runners, release-runner, enforce-versions, add-runner-group, end-jobs,
+	// set-permissions.
 	Action     string `json:"action"`
 	ScaleSetID int    `json:"scaleSetId,omitempty"` // evict-sessions (0 for all), delete-scale-set, count-phantoms
 	RunnerID   int    `json:"runnerId,omitempty"`   // remove-runner, forget-runner
 	Count      int    `json:"count,omitempty"`      // count-phantoms
 	Token      string `json:"token,omitempty"`      // revoke-pat, restore-pat
-	Version    string `json:"version,omitempty"`    // deprecate-runners; empty for all
+	Version    string `json:"version,omitempty"`    // release-runner; deprecate-runners: empty for all
 	Name       string `json:"name,omitempty"`       // add-runner-group
+	// PublishedAt is the time of release-runner.
+	PublishedAt time.Time `json:"publishedAt,omitzero"`
 	// Permissions are those of set-permissions; none is everything.
 	Permissions map[string]string `json:"permissions,omitempty"`
 }
@@ -171,6 +175,8 @@ var actions = map[string]func(*Server, Action) error{
 	"restore-pat":         func(s *Server, a Action) error { return s.setPAT(a.Token, false) },
 	"deprecate-runners":   func(s *Server, a Action) error { return s.setDeprecated(a.Version, true) },
 	"undeprecate-runners": func(s *Server, a Action) error { return s.setDeprecated(a.Version, false) },
+	"release-runner":      func(s *Server, a Action) error { return s.releaseRunner(a.Version, a.PublishedAt) },
+	"enforce-versions":    func(s *Server, _ Action) error { s.EnforceRunnerVersions(true); return nil },
 	"add-runner-group":    func(s *Server, a Action) error { return s.addGroup(a.Name) },
 	"end-jobs":            func(s *Server, _ Action) error { s.EndJobs(); return nil },
 	"set-permissions":     func(s *Server, a Action) error { s.SetPermissions(a.Permissions); return nil },
@@ -194,6 +200,14 @@ func (s *Server) setPAT(token string, revoked bool) error {
 func (s *Server) setDeprecated(version string, deprecated bool) error {
 	setDefault(&version, "*")
 	s.DeprecateRunnerVersion(version, deprecated)
+	return nil
+}
+
+func (s *Server) releaseRunner(version string, published time.Time) error {
+	if version == "" || published.IsZero() {
+		return errors.New("version and publishedAt must say what was released, and when")
+	}
+	s.ReleaseRunner(version, published)
 	return nil
 }
 

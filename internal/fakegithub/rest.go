@@ -140,14 +140,6 @@ func (s *Server) publicURL(r *request) string {
 	return "http://" + host
 }
 
-// runnerURL is the address that JIT configs tell the runner to use.
-func (s *Server) runnerURL(r *request) string {
-	if s.opts.RunnerURL != "" {
-		return strings.TrimRight(s.opts.RunnerURL, "/")
-	}
-	return s.publicURL(r)
-}
-
 // admin wraps a handler of the Actions service: the admin token must be good and
 // meant for the scope whose service is addressed. The handler runs under the lock.
 func admin(handle func(s *Server, now time.Time, scope *state.Scope, r *request) reply) func(*Server, *request) reply {

@@ -20,7 +20,7 @@ import (
 type restCaller struct{ app, owner, repo string }
 
 // restCall wraps a handler of the REST API about a repository: the credential must be good, have the permission
-// NAME=LEVEL and be within its limits. The handler runs under the lock.
+// NAME=LEVEL, none for what is public, and be within its limits. The handler runs under the lock.
 func restCall(
 	permission string, handle func(*Server, time.Time, restCaller, *request) reply,
 ) func(*Server, *request) reply {
@@ -73,35 +73,6 @@ func restFailure(err error) reply {
 	return restError(http.StatusForbidden, refused.Message)
 }
 
-// runAnswer is a workflow run as the REST API writes it.
-type runAnswer struct {
-	ID         int64     `json:"id"`
-	Name       string    `json:"name"`
-	HeadSHA    string    `json:"head_sha"`
-	RunNumber  int64     `json:"run_number"`
-	Attempt    int       `json:"run_attempt"`
-	Event      string    `json:"event"`
-	Status     string    `json:"status"`
-	Conclusion *string   `json:"conclusion"`
-	CreatedAt  time.Time `json:"created_at"`
-}
-
-// runJobAnswer is a job of a run as the REST API writes it.
-type runJobAnswer struct {
-	ID          int64      `json:"id"`
-	RunID       int64      `json:"run_id"`
-	Attempt     int        `json:"run_attempt"`
-	HeadSHA     string     `json:"head_sha"`
-	Name        string     `json:"name"`
-	Status      string     `json:"status"`
-	Conclusion  *string    `json:"conclusion"`
-	RunnerID    *int       `json:"runner_id"`
-	RunnerName  *string    `json:"runner_name"`
-	Labels      []string   `json:"labels"`
-	StartedAt   *time.Time `json:"started_at"`
-	CompletedAt *time.Time `json:"completed_at"`
-}
-
 // orNull is nil for the zero value, which the REST API writes as null.
 func orNull[T comparable](value T) *T {
 	var zero T
@@ -111,82 +82,17 @@ func orNull[T comparable](value T) *T {
 	return &value
 }
 
-// headSHA is the commit of a run.
-func headSHA(run *state.Run) string { return fmt.Sprintf("%040x", run.ID) }
-
-// pathRun returns the run in the path.
-func (s *Server) pathRun(of restCaller, r *request) (*state.Run, error) {
-	id, err := strconv.ParseInt(r.PathValue("run"), 10, 64)
-	if err != nil {
-		return nil, err
+// listReleased answers with the files of the newest runner or, of actions/runner itself, with its newest releases: that
+// repository is on github.com only.
+func listReleased(s *Server, now time.Time, of restCaller, r *request) reply {
+	if of.owner != "" {
+		return restReply(http.StatusOK, s.state.Releases(now).Downloads())
 	}
-	return s.state.Run(of.owner, of.repo, id)
-}
-
-func getRun(s *Server, _ time.Time, of restCaller, r *request) reply {
-	run, err := s.pathRun(of, r)
-	if err != nil {
-		return restFailure(err)
+	if r.Host != "api.github.com" {
+		return restError(http.StatusNotFound, "Not Found")
 	}
-	status, conclusion := run.Status()
-	first := run.RunJobs(false)[0].Job
-	return restReply(http.StatusOK, runAnswer{
-		ID: run.ID, Name: "CI", HeadSHA: headSHA(run), RunNumber: run.ID, Attempt: run.Attempt(), Event: first.Spec.Event,
-		Status: status, Conclusion: orNull(conclusion), CreatedAt: run.CreatedAt.UTC().Truncate(time.Second),
-	})
-}
-
-// listRunJobs answers one page of the jobs of a run's newest attempt, or with filter=all those of all attempts.
-func listRunJobs(s *Server, _ time.Time, of restCaller, r *request) reply {
-	run, err := s.pathRun(of, r)
-	if err != nil {
-		return restFailure(err)
-	}
-	query := r.URL.Query()
-	jobs := run.RunJobs(query.Get("filter") == "all")
-	perPage := min(number(query.Get("per_page"), defaultPerPage), mostPerPage)
-	from := min((number(query.Get("page"), 1)-1)*perPage, len(jobs))
-	listed := []runJobAnswer{}
-	for _, job := range jobs[from:min(from+perPage, len(jobs))] {
-		status, conclusion := job.Status()
-		view := job.Job.View()
-		listed = append(listed, runJobAnswer{
-			ID: job.ID, RunID: run.ID, Attempt: job.Attempt, HeadSHA: headSHA(run), Name: view.Name, Status: status,
-			Conclusion: orNull(conclusion), RunnerID: orNull(view.RunnerID), RunnerName: orNull(view.Runner),
-			Labels:    view.Labels,
-			StartedAt: orNull(view.StartedAt.UTC()), CompletedAt: orNull(view.CompletedAt.UTC()),
-		})
-	}
-	return restReply(http.StatusOK, struct {
-		TotalCount int            `json:"total_count"`
-		Jobs       []runJobAnswer `json:"jobs"`
-	}{len(jobs), listed})
-}
-
-// rerun begins another attempt: with the job in the path, or with all jobs that failed in the run there.
-func rerun(s *Server, now time.Time, of restCaller, r *request) reply {
-	run, err := s.pathRun(of, r)
-	id, _ := strconv.ParseInt(r.PathValue("job"), 10, 64)
-	if id != 0 {
-		run, err = s.state.RunOfJob(of.owner, of.repo, id)
-	}
-	var asked struct {
-		Debug bool `json:"enable_debug_logging"`
-	}
-	if len(r.body) > 0 && json.Unmarshal(r.body, &asked) != nil {
-		return restError(http.StatusBadRequest, "Problems parsing JSON")
-	}
-	by := state.Again{Actor: state.Person, Debug: asked.Debug}
-	if of.app != "" {
-		by.Actor = "app-" + of.app + "[bot]"
-	}
-	if err == nil {
-		err = s.state.Rerun(now, run, id, by)
-	}
-	if err != nil {
-		return restFailure(err)
-	}
-	return restReply(http.StatusCreated, struct{}{})
+	perPage := min(number(r.URL.Query().Get("per_page"), defaultPerPage), mostPerPage)
+	return restReply(http.StatusOK, s.state.Releases(now).Newest(perPage))
 }
 
 // checkRunAnswer is a check run as the REST API writes it.
@@ -197,14 +103,22 @@ type checkRunAnswer struct {
 
 func listCheckRuns(s *Server, _ time.Time, of restCaller, r *request) reply {
 	found := s.checks.Of(of.owner, of.repo, r.PathValue("sha"), r.URL.Query().Get("check_name"))
-	listed := make([]checkRunAnswer, len(found))
-	for i, check := range found {
-		listed[i] = checkRunAnswer{check.ID, check.Content}
+	if r.URL.Query().Get("filter") != "all" { // the newest of each name
+		found = slices.DeleteFunc(slices.Clone(found), func(c checks.CheckRun) bool {
+			return slices.ContainsFunc(found, func(other checks.CheckRun) bool {
+				return other.App == c.App && other.Name == c.Name && other.ID > c.ID
+			})
+		})
+	}
+	slices.Reverse(found)
+	listed := []checkRunAnswer{}
+	for _, check := range pageOf(found, r) {
+		listed = append(listed, checkRunAnswer{check.ID, check.Content})
 	}
 	return restReply(http.StatusOK, struct {
 		TotalCount int              `json:"total_count"`
 		CheckRuns  []checkRunAnswer `json:"check_runs"`
-	}{len(listed), listed})
+	}{len(found), listed})
 }
 
 func createCheckRun(s *Server, now time.Time, of restCaller, r *request) reply {
@@ -263,8 +177,6 @@ func (s *Server) listRunners(r *request) (rep reply) {
 		return restError(http.StatusNotFound, "Not Found")
 	}
 	query := r.URL.Query()
-	perPage := min(number(query.Get("per_page"), defaultPerPage), mostPerPage)
-	page := number(query.Get("page"), 1)
 	s.do(func(now time.Time) {
 		credential := bearer(r.Header.Get("Authorization"), "Bearer")
 		if !s.tokens.acceptsREST(now, credential) {
@@ -273,11 +185,10 @@ func (s *Server) listRunners(r *request) (rep reply) {
 		}
 		rep = s.tokens.limited(now, spender{credential, coreResource}, coreLimit, func() reply {
 			all := s.registered(key, query.Get("name"))
-			from := min((page-1)*perPage, len(all))
 			return restReply(http.StatusOK, struct {
 				TotalCount int            `json:"total_count"`
 				Runners    []listedRunner `json:"runners"`
-			}{len(all), all[from:min(from+perPage, len(all))]})
+			}{len(all), pageOf(all, r)})
 		})
 	})
 	return rep
@@ -290,6 +201,14 @@ func restScope(r *request) (key string, ok bool) {
 		return "", false
 	}
 	return state.ScopeKey(kind, owner, repo), true
+}
+
+// pageOf returns the page of a list that a request asks for.
+func pageOf[T any](all []T, r *request) []T {
+	query := r.URL.Query()
+	perPage := min(number(query.Get("per_page"), defaultPerPage), mostPerPage)
+	from := min((number(query.Get("page"), 1)-1)*perPage, len(all))
+	return all[from:min(from+perPage, len(all))]
 }
 
 // number reads a parameter that must be positive.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
@@ -149,7 +150,11 @@ func generateJITConfig(s *Server, now time.Time, scope *state.Scope, r *request)
 	if err != nil {
 		return errorReply(err)
 	}
-	encoded, err := encodeJITConfig(runner, s.runnerURL(r), gitHubURL(scope))
+	address := strings.TrimRight(s.opts.RunnerURL, "/") // which the JIT config tells the runner to use
+	if address == "" {
+		address = s.publicURL(r)
+	}
+	encoded, err := encodeJITConfig(runner, address, gitHubURL(scope))
 	if err != nil {
 		return errorReply(err)
 	}

@@ -241,6 +241,24 @@ func TestDeprecatedVersion(t *testing.T) {
 	c.noAnomalies()
 }
 
+// A service that keeps no versions in its records answers without one.
+func TestHiddenVersions(t *testing.T) {
+	c := newClient(t, fakegithub.Options{Rules: fakegithub.Rules{HideVersions: true}})
+	set := c.createSet("linux")
+	c.server.DeprecateRunnerVersion("*", true)
+	registered := c.generate(set.ID, "runner-1")
+	got := <-runInBackground(context.Background(), registered,
+		fakegithub.RunnerOptions{Version: "2.336.0", ReturnVersionDeprecated: true})
+	if got.code != fakegithub.ExitOutdated {
+		t.Errorf("%+v", got)
+	}
+	var record map[string]any
+	c.want(200, c.call("GET", "_apis/distributedtask/pools/0/agents/"+strconv.Itoa(registered.Runner.ID), nil), &record)
+	if version := record["version"]; version != nil && version != "" {
+		t.Errorf("the record has version %q", version)
+	}
+}
+
 func TestUnreadableJITConfig(t *testing.T) {
 	for _, config := range []string{"", "!", "e30=", "bnVsbA=="} {
 		if code, err := fakegithub.RunRunner(context.Background(), config, fakegithub.RunnerOptions{}); code == 0 ||

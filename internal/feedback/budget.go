@@ -10,20 +10,27 @@ import (
 )
 
 // GitHub lets an App make 80 requests a minute, and 500 an hour, that create content, and 5,000 an hour of any kind,
-// which registrations of runners need, too. A fifth of the writes is left for reruns, and for what the manager wrote
-// before it was restarted; of the others, looks at workflow runs and check runs may take a fifth.
+// which registrations of runners need, too. Check runs leave a fifth of the writes for reruns, and these leave a
+// twentieth for what the manager wrote before it was restarted; of the others, looks at workflow runs and check runs may
+// take a fifth.
 const (
 	writesPerMinute = 64
 	writesPerHour   = 400
+	rerunsPerMinute = 76
+	rerunsPerHour   = 475
 	readsPerHour    = 1000
 )
+
+// RunsPerHour is the number of workflow runs about whose lost jobs can be decided in an hour: six answers are read of
+// each, from its first look to what the attempt that was asked for has.
+const RunsPerHour = readsPerHour / 6
 
 // Budget limits what is written and read with one credential. Until GitHub has accepted that, it also counts for the
 // namespace whose it is: otherwise one would have a budget for each credential that it makes up. It is safe for
 // concurrent use. The zero value has spent nothing.
 type Budget struct {
 	mu            sync.Mutex
-	writes, reads ledger
+	writes, reads spending
 }
 
 // payer is an account, or a namespace that has shown no account.
@@ -32,8 +39,8 @@ type payer struct {
 	name, key string
 }
 
-// ledger has the times at which each payer made calls in the last hour, oldest first.
-type ledger map[payer][]time.Time
+// spending has the times at which each payer made calls in the last hour, oldest first.
+type spending map[payer][]time.Time
 
 // limit allows a payer a number of calls in a period.
 type limit struct {
@@ -50,16 +57,23 @@ type SpentError struct {
 
 // Error names the account.
 func (e *SpentError) Error() string {
-	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, and read %d answers about workflow runs and "+
-		"check runs an hour: going on at %s",
-		e.Account, writesPerMinute, writesPerHour, readsPerHour, e.Until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, with reruns %d and %d, and read %d answers about "+
+		"workflow runs and check runs an hour: going on at %s", e.Account, writesPerMinute, writesPerHour, rerunsPerMinute,
+		rerunsPerHour, readsPerHour, e.Until.UTC().Format(time.RFC3339))
 }
 
-// Spend notes a write that is about to be made. It fails with *SpentError if that would be too many.
+// Spend notes that a check run is about to be written. It fails with *SpentError if that would be too many.
 func (b *Budget) Spend(account actions.Account, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return spend(&b.writes, account, now, limit{writesPerMinute, time.Minute}, limit{writesPerHour, time.Hour})
+}
+
+// SpendRerun is Spend for a request to run jobs again, which has what check runs leave.
+func (b *Budget) SpendRerun(account actions.Account, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return spend(&b.writes, account, now, limit{rerunsPerMinute, time.Minute}, limit{rerunsPerHour, time.Hour})
 }
 
 // SpendRead is Spend for a call that reads a workflow run or a check run.
@@ -69,9 +83,9 @@ func (b *Budget) SpendRead(account actions.Account, now time.Time) error {
 	return spend(&b.reads, account, now, limit{readsPerHour, time.Hour})
 }
 
-func spend(of *ledger, account actions.Account, now time.Time, limits ...limit) error {
+func spend(of *spending, account actions.Account, now time.Time, limits ...limit) error {
 	if *of == nil {
-		*of = ledger{}
+		*of = spending{}
 	}
 	payers := []payer{{name: account.Name, key: account.Key}}
 	if !account.Proven {

@@ -26,7 +26,8 @@ func TestLooksAtRunsHaveABudget(t *testing.T) {
 					if now.Before(due[set][i]) {
 						continue
 					}
-					_, err := feedback.Visit(t.Context(), rest.New(reads), budget, feedback.Run{"acme/app", 7}, nil)
+					_, err := (&feedback.Policy{Overtakes: true}).Visit(t.Context(), rest.New(reads), budget,
+						&feedback.Question{Run: feedback.Run{"acme/app", 7}})
 					due[set][i] = now.Add(feedback.NextLook(now.Sub(epoch), waiting))
 					if spent, isSpent := errors.AsType[*feedback.SpentError](err); isSpent {
 						due[set][i] = spent.Until
@@ -52,6 +53,38 @@ type countedReads struct {
 
 func (r *countedReads) CallREST(ctx context.Context, call actions.RESTRequest, result any) error {
 	r.count++
+	return r.run.CallREST(ctx, call, result)
+}
+
+// A visit that ends between the run and its jobs has seen nothing, and the next one reads the jobs: nobody takes them for
+// jobs that were never there.
+func TestAVisitWithoutTheJobsIsNone(t *testing.T) {
+	github := newRun(epoch, other("completed", "failure"))
+	question := &feedback.Question{Run: feedback.Run{"acme/app", 7}}
+	reads := &unreadJobs{run: github, err: errors.New("no answer")}
+	visit := func() (*feedback.Sighting, error) {
+		return (&feedback.Policy{Overtakes: true}).Visit(t.Context(), rest.New(reads), &feedback.Budget{}, question)
+	}
+	seen, err := visit()
+	if seen != nil || !errors.Is(err, reads.err) {
+		t.Errorf("seen %+v, %v", seen, err)
+	}
+	question.Before, reads.err = seen, nil
+	if seen, err = visit(); err != nil || len(seen.Jobs) != 1 {
+		t.Errorf("then %+v, %v, want the job", seen, err)
+	}
+}
+
+// unreadJobs doesn't say which jobs a run has while err is set.
+type unreadJobs struct {
+	*run
+	err error
+}
+
+func (r *unreadJobs) CallREST(ctx context.Context, call actions.RESTRequest, result any) error {
+	if call.Endpoint == actions.EndpointListRunJobs && r.err != nil {
+		return r.err
+	}
 	return r.run.CallREST(ctx, call, result)
 }
 

@@ -16,9 +16,10 @@ import (
 
 // Told has what GitHub knows of a check run, as far as we know it.
 type Told struct {
-	// SHA is the commit, and ID the check run on it; empty while they are not known.
-	SHA string
-	ID  int64
+	// SHA is the commit, ID the check run on it, and Workflow says which workflow run it is about; empty while they are
+	// not known.
+	SHA, Workflow string
+	ID            int64
 	// Title, Summary and Over were told last, at At.
 	Title, Summary string
 	Over           bool
@@ -45,25 +46,21 @@ func Tell(
 	if err != nil {
 		return before, err
 	}
+	client = paying(client, budget)
 	known := before
 	if known.SHA == "" {
-		if err := budget.SpendRead(client.Account(), client.Now()); err != nil {
-			return known, err
-		}
 		run, err := client.GetRun(ctx, repository, check.RunID)
 		if err != nil {
 			return known, err
 		}
-		known.SHA = run.HeadSHA
+		known.SHA, known.Workflow = run.HeadSHA, workflowOf(run)
 	}
 	sent := rest.CheckRun{
-		ID: known.ID, HeadSHA: known.SHA, Name: nameOf(scaleSet, check), ExternalID: externalID(scaleSet, check),
+		ID: known.ID, HeadSHA: known.SHA, Name: nameOf(scaleSet, check, known.Workflow),
+		ExternalID: externalID(scaleSet, check),
 		Conclusion: rest.ConclusionNeutral, Title: check.Title, Summary: check.Summary,
 	}
 	if sent.ID == 0 {
-		if err := budget.SpendRead(client.Account(), client.Now()); err != nil {
-			return known, err
-		}
 		if sent.ID, err = client.FindCheckRun(ctx, repository, sent); err != nil {
 			return known, err
 		}
@@ -86,10 +83,26 @@ func Tell(
 	return known.saying(check, client.Now()), nil
 }
 
-// nameOf returns the name that is read in the list of a commit's checks.
-func nameOf(scaleSet types.NamespacedName, check *Check) string {
+// paying returns a client whose reads, each page of a list among them, come out of the budget of its account.
+func paying(client *rest.Client, budget *Budget) *rest.Client {
+	return client.Paying(func() error { return budget.SpendRead(client.Account(), client.Now()) })
+}
+
+// nameOf returns the name that is read in the list of a commit's checks. GitHub shows only the newest of one name, so
+// it has the run of the workflow, and the job that the record names; it stays the same for as long as the record does.
+// A record of an earlier version names none.
+func nameOf(scaleSet types.NamespacedName, check *Check, workflow string) string {
 	what := map[string]string{AboutWaiting: "waiting", AboutLost: "lost"}[check.About]
-	return fmt.Sprintf("Runners %s: %s (%s)", scaleSet.Name, what, check.Cause)
+	name := fmt.Sprintf("Runners %s: %s (%s)", scaleSet.Name, what, check.Cause)
+	if check.Job == "" {
+		return name
+	}
+	return fmt.Sprintf("%s, %s / %s", name, workflow, check.Job)
+}
+
+// workflowOf names a workflow run as GitHub's pages do.
+func workflowOf(run *rest.Run) string {
+	return fmt.Sprintf("%s #%d", plain(run.Workflow, "workflow"), run.Number)
 }
 
 // externalID tells a check run from those of other sets, also from one of the same name in another namespace, which it

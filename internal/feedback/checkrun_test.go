@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -40,7 +41,10 @@ func startGitHub(
 	t *testing.T, credentials actions.Credentials, options fakegithub.Options,
 ) (*fakegithub.Server, *rest.Client) {
 	t.Helper()
-	clock := clocktesting.NewFakeClock(time.Now())
+	clock := options.Clock
+	if clock == nil {
+		clock = clocktesting.NewFakeClock(time.Now())
+	}
 	options.Clock, options.Apps = clock, []fakegithub.App{{ID: "12", PublicKey: &appKey().PublicKey}}
 	github := fakegithub.New(options)
 	t.Cleanup(github.Close)
@@ -98,6 +102,63 @@ func TestOneCheckRunWhateverIsForgotten(t *testing.T) {
 	if len(runs) != 1 || runs[0].Conclusion != "neutral" || runs[0].Status != "completed" ||
 		runs[0].Output.Title != "why, over: yes" || runs[0].HeadSHA == "" {
 		t.Errorf("check runs %+v, want the first, brought to its end, and none about what was over before", runs)
+	}
+}
+
+// Two workflows of one push wait for the same, and so do two runs of one of them: GitHub shows one check run of a name.
+func TestEachRunOfACommitHasACheckRunOfItsOwnName(t *testing.T) {
+	github, client := startGitHub(t, app(), fakegithub.Options{})
+	for _, workflow := range []string{"lint", "build", "build"} {
+		if _, err := github.QueueJobs(fakegithub.JobRequest{ScaleSet: "linux", Owner: "acme", Repository: "app", Commit: "abc",
+			WorkflowRef: "acme/app/.github/workflows/" + workflow + ".yml@refs/heads/main"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for run := int64(2); run <= 4; run++ {
+		check := waitingFor("Unschedulable", false)
+		check.RunID, check.Job = run, "unit (1)"
+		if _, err := feedback.Tell(t.Context(), client, &feedback.Budget{}, linux, check, feedback.Told{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, run := range github.CheckRuns() {
+		names = append(names, run.Name)
+	}
+	want := []string{"Runners linux: waiting (Unschedulable), lint #2 / unit (1)",
+		"Runners linux: waiting (Unschedulable), build #3 / unit (1)",
+		"Runners linux: waiting (Unschedulable), build #4 / unit (1)"}
+	if !slices.Equal(names, want) {
+		t.Errorf("names %q, want %q", names, want)
+	}
+}
+
+// A check run is found again after a restart, however many of its name the commit has: those of an earlier version
+// have no run in their names.
+func TestACheckRunIsFoundAmongMany(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	github, client := startGitHub(t, app(), fakegithub.Options{Clock: clock})
+	const runs = 75
+	for range runs {
+		if _, err := github.QueueJobs(fakegithub.JobRequest{ScaleSet: "linux", Owner: "acme", Repository: "app",
+			Commit: "abc"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	budget := &feedback.Budget{}
+	for range 2 { // the second time as another process
+		for run := int64(2); run < 2+runs; run++ {
+			check := waitingFor("Unschedulable", false)
+			check.RunID = run
+			told, err := feedback.Tell(t.Context(), client, budget, linux, check, feedback.Told{})
+			clock.Step(2 * time.Second)
+			if err != nil || told.ID == 0 {
+				t.Fatalf("run %d: %+v, %v", run, told, err)
+			}
+		}
+	}
+	if made := len(github.CheckRuns()); made != runs {
+		t.Errorf("%d check runs for %d runs", made, runs)
 	}
 }
 
@@ -165,7 +226,8 @@ func TestARefusalOfARerunIsUnderstood(t *testing.T) {
 		lost := []*feedback.Lost{{Runner: "", Cause: v1alpha1.LostCauseEvicted,
 			Run:   feedback.Run{Repository: "acme/app", ID: 1},
 			Rerun: v1alpha1.RerunStatus{State: v1alpha1.RerunAsked, Attempt: 1}}}
-		seen, err := feedback.Visit(t.Context(), client, &feedback.Budget{}, lost[0].Run, lost)
+		seen, err := (&feedback.Policy{Overtakes: true}).Visit(t.Context(), client, &feedback.Budget{},
+			&feedback.Question{Run: lost[0].Run, Lost: lost})
 		if feedback.LacksPermission(err) != test.refused || feedback.IsFinal(err) != test.refused {
 			t.Errorf("%s: %v", name, err)
 		}

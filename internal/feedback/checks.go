@@ -11,6 +11,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
 // The subjects of check runs, as their records have them.
@@ -19,7 +20,7 @@ const (
 	AboutLost    = "Lost"
 )
 
-// CauseUnknown is the cause of waiting if the set knows none.
+// CauseUnknown is the cause of waiting if the set knows none; package meaning has its words, too.
 const CauseUnknown = "Unknown"
 
 // mostChecks limits the check runs that a set keeps: the limit of status.checks.
@@ -48,7 +49,7 @@ func KeyOf(r *v1alpha1.CheckRecord) Key {
 	return Key{Run: Run{Repository: r.Repository, ID: r.RunID}, About: r.About, Cause: r.Cause}
 }
 
-// Story has all that there is to tell to the authors of a set's jobs.
+// Story is what there is to tell to the authors of a set's jobs.
 type Story struct {
 	// ScaleSet is its name, which authors know from runs-on.
 	ScaleSet string
@@ -62,6 +63,19 @@ type Story struct {
 	Told []v1alpha1.CheckRecord
 }
 
+// Long returns the jobs that have waited for so long, and when the next of the others will have, zero if there is none.
+func Long(waiting []v1alpha1.WaitingJob, after time.Duration, now time.Time) (long []v1alpha1.WaitingJob, next time.Time) {
+	for i := range waiting {
+		switch due := waiting[i].Since().Add(after); {
+		case !now.Before(due):
+			long = append(long, waiting[i])
+		case next.IsZero() || due.Before(next):
+			next = due
+		}
+	}
+	return long, next
+}
+
 // Checks returns the check runs with their contents: those that are recorded first, and of others as many as a set may
 // have.
 func (s *Story) Checks() []Check {
@@ -72,6 +86,7 @@ func (s *Story) Checks() []Check {
 		at := slices.IndexFunc(wanted, func(c Check) bool { return KeyOf(&c.CheckRecord) == told })
 		switch {
 		case at >= 0:
+			wanted[at].Job = s.Told[i].Job // it is in the name, by which the check run is found again
 			checks = append(checks, wanted[at])
 			wanted = slices.Delete(wanted, at, at+1)
 		case !s.Told[i].Over:
@@ -86,25 +101,22 @@ func (s *Story) Checks() []Check {
 func (s *Story) waiting() (checks []Check) {
 	cause := cmp.Or(s.Why, CauseUnknown)
 	for _, jobs := range grouped(s.Waiting, func(j v1alpha1.WaitingJob) v1alpha1.CheckRecord {
-		return v1alpha1.CheckRecord{Repository: j.Repository, RunID: j.RunID, About: AboutWaiting, Cause: cause}
+		return v1alpha1.CheckRecord{Repository: j.Repository, RunID: j.RunID, About: AboutWaiting, Cause: cause,
+			Job: plain(j.Name, "a job")}
 	}) {
 		names, since := []string{}, time.Time{}
 		for _, job := range jobs.members {
-			queued := job.AssignedAt.Time
-			if job.QueuedAt != nil {
-				queued = job.QueuedAt.Time
-			}
-			if since.IsZero() || queued.Before(since) {
-				since = queued
+			if since.IsZero() || job.Since().Before(since) {
+				since = job.Since()
 			}
 			names = append(names, code(job.Name))
 		}
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
 			Title: fmt.Sprintf("Waiting for a runner since %s: %s", since.UTC().Format("2 January, 15:04 UTC"),
-				whyWaiting(cause)),
+				meaning.For(cause).ToAuthor()),
 			Summary: fmt.Sprintf("Jobs that wait for a runner of `%s`:\n\n%s\nWhy: %s (%s). %s", s.ScaleSet, list(names),
-				whyWaiting(cause), cause,
+				meaning.For(cause).ToAuthor(), cause,
 				"Nothing is wrong with the commit, and this check does not count. It is updated when they have a runner."),
 		})
 	}
@@ -114,9 +126,11 @@ func (s *Story) waiting() (checks []Check) {
 // lost returns a check for each run with a lost job, and each cause.
 func (s *Story) lost() (checks []Check) {
 	for _, jobs := range grouped(s.Lost, func(l *Lost) v1alpha1.CheckRecord {
-		return v1alpha1.CheckRecord{Repository: l.Run.Repository, RunID: l.Run.ID, About: AboutLost, Cause: string(l.Cause)}
+		return v1alpha1.CheckRecord{Repository: l.Run.Repository, RunID: l.Run.ID, About: AboutLost,
+			Cause: string(l.Cause), Job: plain(l.Job, "a job")}
 	}) {
 		var told []string
+		loss := meaning.OfLoss(jobs.members[0].Cause)
 		jobs.record.Over = true
 		for _, l := range jobs.members {
 			told = append(told, code(l.Job)+": "+s.outcome(l))
@@ -124,10 +138,10 @@ func (s *Story) lost() (checks []Check) {
 		}
 		checks = append(checks, Check{
 			CheckRecord: jobs.record,
-			Title:       fmt.Sprintf("Lost with the runner: %s", whyLost(jobs.members[0].Cause)),
+			Title:       fmt.Sprintf("Lost with the runner: %s", loss.Author),
 			Summary: fmt.Sprintf("Jobs on runners of `%s` that were lost, whatever GitHub says of them:\n\n%s\n"+
 				"Why: %s (%s). %s This check does not count.", s.ScaleSet, list(told),
-				whyLost(jobs.members[0].Cause), jobs.record.Cause, whoseFault(jobs.members[0].Cause)),
+				loss.Author, jobs.record.Cause, loss.Commit),
 		})
 	}
 	return checks
@@ -138,6 +152,8 @@ func (s *Story) outcome(l *Lost) string {
 	switch {
 	case !s.Reruns:
 		return "run it again from the page of the workflow run"
+	case l.Rerun.Consequences != nil && (l.runsAgain() || l.Rerun.State == v1alpha1.RerunDone):
+		return "it runs again: " + code(l.Rerun.Message)
 	case l.Rerun.State == v1alpha1.RerunDone:
 		return fmt.Sprintf("it runs again in attempt %d of the workflow run", l.Rerun.Attempt)
 	case l.Rerun.State == v1alpha1.RerunGivenUp:
@@ -152,7 +168,7 @@ func (s *Story) over(record v1alpha1.CheckRecord) Check {
 	check := Check{CheckRecord: record, Title: "No longer waiting for this", Summary: fmt.Sprintf(
 		"The jobs that waited for a runner of `%s` have one, are gone, or wait for something else now. They waited "+
 			"because %s (%s).",
-		s.ScaleSet, whyWaiting(record.Cause), record.Cause)}
+		s.ScaleSet, meaning.For(record.Cause).ToAuthor(), record.Cause)}
 	if record.About == AboutLost {
 		check.Title, check.Summary = "Lost with the runner",
 			"Nothing more is known of these jobs: look at the newest attempt of the workflow run."
@@ -200,66 +216,18 @@ func list(entries []string) string {
 	return text.String()
 }
 
+// mostPlain limits a name within another, in bytes.
+const mostPlain = 80
+
+// plain returns a name that others have chosen as part of another one, or what it is called if it is empty.
+func plain(name, otherwise string) string {
+	name = actions.Printable(strings.ToValidUTF8(name[:min(len(name), mostPlain)], ""))
+	return cmp.Or(strings.TrimSpace(name), otherwise)
+}
+
 // code returns a text of at most 300 bytes as Markdown's code, in which nothing is more than text: neither a link nor a
 // mention. Whoever opens a pull request chooses the names of its jobs.
 func code(text string) string {
 	text = actions.Printable(strings.ToValidUTF8(text[:min(len(text), 300)], ""))
 	return "`" + cmp.Or(strings.TrimSpace(strings.ReplaceAll(text, "`", "'")), "unknown") + "`"
-}
-
-// whyWaiting explains a cause to an author. It names no node, image or quota: whoever reads the repository reads it.
-func whyWaiting(cause string) string {
-	switch cause {
-	case v1alpha1.ReasonDrained, v1alpha1.ReasonMaxRunnersZero:
-		return "the scale set starts no runners at present"
-	case v1alpha1.ReasonStartsLimited:
-		return "the scale set starts as many runners a minute as it may"
-	case v1alpha1.ReasonVolumeClaimsExhausted:
-		return "all volumes with the runners' caches are in use"
-	case v1alpha1.ReasonMaxRunnersReached:
-		return "all runners that the scale set may have are at work"
-	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonPodsForbidden:
-		return "a quota of the cluster allows no more runners"
-	case "Unschedulable", v1alpha1.ReasonPodsUnschedulable, v1alpha1.ReasonCapacityUnproven:
-		return "no node of the cluster has room for the runner"
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
-		"RegistryUnavailable":
-		return "the runner's image can't be pulled"
-	case "SchedulingGated":
-		return "a queue of the cluster has not let the runner through yet"
-	case "RunnerVersionRefused":
-		return "GitHub refuses the runner's version"
-	case CauseUnknown:
-		return "the cluster gives no reason; runners may be starting"
-	}
-	return "its runners don't start"
-}
-
-// whoseFault explains whether the commit can be the cause of a loss.
-func whoseFault(cause v1alpha1.LostCause) string {
-	switch cause {
-	case v1alpha1.LostCauseOOMKilled:
-		return "The job may need more memory than its runner has, with this commit or before it."
-	case v1alpha1.LostCauseContainerFailed, v1alpha1.LostCauseUnknown:
-		return "Whether the commit has to do with that is not known."
-	}
-	return "Nothing is wrong with the commit."
-}
-
-func whyLost(cause v1alpha1.LostCause) string {
-	switch cause {
-	case v1alpha1.LostCauseEvicted:
-		return "its pod was evicted from its node"
-	case v1alpha1.LostCauseNodeLost:
-		return "its node was shut down or lost"
-	case v1alpha1.LostCausePreempted:
-		return "its pod had to make room for a more important one"
-	case v1alpha1.LostCauseOOMKilled:
-		return "it ran out of memory"
-	case v1alpha1.LostCausePodDeleted:
-		return "somebody deleted its pod"
-	case v1alpha1.LostCauseContainerFailed:
-		return "the runner failed"
-	}
-	return "nobody saw why"
 }

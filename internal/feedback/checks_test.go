@@ -9,6 +9,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/feedback"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
 func waitingJob(run int64, name string) v1alpha1.WaitingJob {
@@ -114,5 +115,26 @@ func TestACheckSaysSinceWhichDay(t *testing.T) {
 	story := feedback.Story{ScaleSet: "linux", Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}}
 	if title := story.Checks()[0].Title; !strings.Contains(title, "since 1 March, 12:00 UTC") {
 		t.Error(title)
+	}
+}
+
+// Authors are told what the row of the reason, or of the loss, has for them.
+func TestAuthorsAreToldTheMeaning(t *testing.T) {
+	says := func(story feedback.Story, parts ...string) {
+		t.Helper()
+		checks := story.Checks()
+		for _, part := range parts {
+			if len(checks) != 1 || !strings.Contains(checks[0].Title+"\n"+checks[0].Summary, part) {
+				t.Errorf("%+v lacks %q", checks, part)
+			}
+		}
+	}
+	for _, row := range meaning.All() {
+		says(feedback.Story{Why: row.Reason, Waiting: []v1alpha1.WaitingJob{waitingJob(7, "a")}},
+			": "+row.ToAuthor(), "("+row.Reason+")")
+	}
+	for _, cause := range v1alpha1.LostCauses {
+		loss := meaning.OfLoss(cause)
+		says(feedback.Story{Lost: []*feedback.Lost{lostIn(7, "a", cause, "")}}, loss.Author, loss.Commit, string(cause))
 	}
 }

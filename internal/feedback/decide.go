@@ -24,8 +24,9 @@ const (
 	// After a loss, its run is left alone for lossBackoff: by then the losses of other jobs by the same cause are known,
 	// too.
 	lossBackoff = time.Minute
-	// mostUndecided limits the lost jobs of a set that wait for their runs' ends: each keeps its runner's object.
-	mostUndecided = 100
+	// mostUndecided limits the lost jobs of a set that wait for their runs' ends: each keeps its runner's object, of some
+	// 6 kB. A zone that goes takes 3,000.
+	mostUndecided = 10_000
 )
 
 // Run is a workflow run, as a runner's status names it.
@@ -70,6 +71,8 @@ func (l *Lost) runsIn(attempt int) bool {
 type Policy struct {
 	MaxAttempts int
 	Causes      []v1alpha1.LostCause
+	// Overtakes is set if an older run is run again over a newer one.
+	Overtakes bool
 }
 
 // PolicyOf returns what a set's user wants, nil if no job is to be run again.
@@ -78,7 +81,8 @@ func PolicyOf(spec *v1alpha1.AutoscalingRunnerSetSpec) *Policy {
 		return nil
 	}
 	wanted := spec.Feedback.RerunLostJobs
-	return &Policy{MaxAttempts: max(wanted.MaxAttempts, 1), Causes: wanted.Causes}
+	return &Policy{MaxAttempts: max(wanted.MaxAttempts, 1), Causes: wanted.Causes,
+		Overtakes: wanted.IfNewerRun == v1alpha1.NewerRunIgnored}
 }
 
 // Verdict is the decision about a job.
@@ -87,18 +91,35 @@ type Verdict struct {
 	State   v1alpha1.RerunState
 	Attempt int
 	Message string
+	// Consequences are those that the decision is also about.
+	Consequences *v1alpha1.RerunConsequences
+	// Overtaken is set if the job is not run again because there is a newer run.
+	Overtaken bool
 }
 
+func verdictOn(l *Lost, state v1alpha1.RerunState, attempt int, format string, arguments ...any) Verdict {
+	return Verdict{Lost: l, State: state, Attempt: attempt, Message: fmt.Sprintf(format, arguments...),
+		Consequences: l.Rerun.Consequences}
+}
+
+// giveUp ends the story of a lost job, or, if it runs again already, that of the jobs that were to follow it.
 func giveUp(l *Lost, format string, arguments ...any) Verdict {
-	return Verdict{
-		Lost:    l,
-		State:   v1alpha1.RerunGivenUp,
-		Attempt: l.Rerun.Attempt,
-		Message: fmt.Sprintf(format, arguments...),
+	if l.runsAgain() {
+		recorded := l.Rerun.Consequences
+		return done(l, recorded.Attempt, "; of %d jobs that GitHub cancelled because of its loss, %d do not run again: %s",
+			recorded.Jobs, recorded.Left, fmt.Sprintf(format, arguments...))
 	}
+	return verdictOn(l, v1alpha1.RerunGivenUp, l.Rerun.Attempt, format, arguments...)
 }
 
-// Screen decides about the jobs that are not run again, whatever GitHub says of their runs.
+// done ends the story of a lost job that an attempt has again.
+func done(l *Lost, attempt int, format string, arguments ...any) Verdict {
+	return verdictOn(l, v1alpha1.RerunDone, attempt, "attempt %d of the workflow run has it%s", attempt,
+		fmt.Sprintf(format, arguments...))
+}
+
+// Screen decides about the jobs that are not run again, whatever GitHub says of their runs. If too many wait, those that
+// come last in lost are given up.
 func (p *Policy) Screen(lost []*Lost, now time.Time) (given []Verdict) {
 	waiting := 0
 	for _, l := range lost {
@@ -124,6 +145,8 @@ func (p *Policy) Screen(lost []*Lost, now time.Time) (given []Verdict) {
 type Sighting struct {
 	Run  rest.Run
 	Jobs []rest.Job
+	// Newer is a run that has overtaken this one, so that nothing was asked; nil if there is none, or none was looked for.
+	Newer *rest.Run
 }
 
 // jobOn returns the job of the attempt that is, or was, on a runner, nil if there is none.
@@ -140,15 +163,18 @@ func (s *Sighting) jobOn(runner string) *rest.Job {
 // down. lost has all of the set's, decided or not, and beside those of other sets, which decide about them themselves.
 func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []Verdict {
 	all := slices.Concat(lost, beside)
-	var verdicts, confirmed []Verdict
+	settled := !slices.ContainsFunc(all, func(l *Lost) bool { return now.Before(l.At.Add(lossBackoff)) })
+	var verdicts, left, confirmed []Verdict
 	var candidates []*Lost
 	for _, l := range lost {
 		switch {
 		case !l.Undecided():
+		case l.Rerun.State == v1alpha1.RerunAsked && seen.jobOn(l.Runner) != nil:
+			left = append(left, confirm(l, all, seen)...)
 		case l.Rerun.State == v1alpha1.RerunAsked:
 			confirmed = append(confirmed, confirm(l, all, seen)...)
 		default:
-			verdict, eligible := p.judge(l, all, seen)
+			verdict, eligible := p.judge(l, all, seen, settled)
 			verdicts = append(verdicts, verdict...)
 			if eligible {
 				candidates = append(candidates, l)
@@ -157,21 +183,29 @@ func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []V
 	}
 	// Jobs that an attempt of ours has left for the next one are noted before that attempt's own are done: only these
 	// show that it was ours.
-	verdicts = append(verdicts, confirmed...)
-	asking := slices.ContainsFunc(all, func(l *Lost) bool { return l.isAskedIn(seen.Run.Attempt) })
-	settled := !slices.ContainsFunc(all, func(l *Lost) bool { return now.Before(l.At.Add(lossBackoff)) })
+	return slices.Concat(verdicts, left, confirmed, askFor(candidates, all, seen, settled))
+}
+
+// askFor returns the verdicts on jobs that may run again: those for which GitHub is asked now, and others that are not
+// written down yet.
+func askFor(candidates, all []*Lost, seen *Sighting, settled bool) (verdicts []Verdict) {
+	asking := slices.ContainsFunc(all, func(l *Lost) bool { // and what the attempt before has left is to be noted
+		return l.isAskedIn(seen.Run.Attempt) || l.isAskedIn(seen.Run.Attempt-1)
+	})
+	// Of several, each is written down before any is asked for: one that isn't would find an attempt that is not its own.
+	unwritten := len(candidates) > 1 && slices.ContainsFunc(candidates, func(l *Lost) bool { return l.Rerun.State == "" })
 	var chosen []*Lost
-	if settled && !asking { // one attempt at a time
-		chosen = choose(candidates, seen)
+	if settled && !asking && !unwritten { // one attempt at a time
+		chosen = choose(candidates, all, seen)
 	}
+	first, cancelled := seen.consequences(all)
 	for _, l := range candidates {
 		if slices.Contains(chosen, l) {
-			verdicts = append(verdicts, Verdict{
-				Lost:    l,
-				State:   v1alpha1.RerunAsked,
-				Attempt: seen.Run.Attempt,
-				Message: "GitHub is asked to run it again",
-			})
+			ask := verdictOn(l, v1alpha1.RerunAsked, seen.Run.Attempt, "GitHub is asked to run it again")
+			if l == first && !slices.ContainsFunc(all, func(other *Lost) bool { return other.hasCancelled(cancelled[0]) }) {
+				ask.Consequences = seen.record(first, cancelled)
+			}
+			verdicts = append(verdicts, ask)
 		} else if l.Rerun.State == "" {
 			verdicts = append(verdicts, want(l, seen))
 		}
@@ -180,18 +214,22 @@ func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []V
 }
 
 func want(l *Lost, seen *Sighting) Verdict {
-	return Verdict{
-		Lost:    l,
-		State:   v1alpha1.RerunWanted,
-		Attempt: seen.Run.Attempt,
-		Message: "it is run again when its workflow run has ended",
+	message := "it is run again when its workflow run has ended"
+	if l.runsAgain() {
+		message = l.Rerun.Message
 	}
+	return verdictOn(l, v1alpha1.RerunWanted, seen.Run.Attempt, "%s", message)
 }
 
 // confirm decides about a job for which GitHub was asked, or was about to be. If the attempt is still the same, it was
 // not asked. Another set may have asked at the same time, for another job: this one waits for the end of that attempt.
 func confirm(l *Lost, all []*Lost, seen *Sighting) []Verdict {
 	switch {
+	case l.isAskedIn(seen.Run.Attempt) && seen.Newer != nil:
+		overtaken := giveUp(l, "run %d of the workflow, for the same branch and event, is newer, and "+
+			"feedback.rerunLostJobs.ifNewerRun is GiveUp", seen.Newer.Number)
+		overtaken.Overtaken = true
+		return []Verdict{overtaken}
 	case seen.Run.Attempt <= l.Rerun.Attempt:
 		return nil
 	case seen.jobOn(l.Runner) != nil && hasBegunFor(all, seen, l.Rerun.Attempt):
@@ -200,17 +238,17 @@ func confirm(l *Lost, all []*Lost, seen *Sighting) []Verdict {
 		return []Verdict{giveUp(l, "attempt %d of the workflow run, which somebody else began, has not run it again",
 			seen.Run.Attempt)}
 	}
-	return []Verdict{{
-		Lost: l, State: v1alpha1.RerunDone, Attempt: l.Rerun.Attempt +
-			1, Message: fmt.Sprintf("attempt %d of the workflow run has it", l.Rerun.Attempt+1),
-	}}
+	return []Verdict{confirmed(l, all, seen)}
 }
 
-// judge decides whether GitHub may be asked to run a job again, now or when its run has ended.
-func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting) (verdicts []Verdict, eligible bool) {
+// judge decides whether GitHub may be asked to run a job again, now or when its run has ended. Who has cancelled what is
+// asked once the losses are settled.
+func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting, settled bool) (verdicts []Verdict, eligible bool) {
 	run, job := &seen.Run, seen.jobOn(l.Runner)
 	first := l.Rerun.State == ""
 	switch {
+	case l.runsAgain():
+		return judgeFollowing(l, all, seen)
 	case first && run.Attempt > p.MaxAttempts:
 		return []Verdict{giveUp(l, "its workflow run is in attempt %d, and feedback.rerunLostJobs.maxAttempts is %d",
 			run.Attempt, p.MaxAttempts)}, false
@@ -224,16 +262,29 @@ func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting) (verdicts []Verdict
 		return []Verdict{giveUp(l, "no job in attempt %d of the workflow run was on its runner", run.Attempt)}, false
 	case !job.FailedOrCancelled():
 		return []Verdict{giveUp(l, "it has a result: GitHub says %s", cmp.Or(known(job.Conclusion), "nothing known"))}, false
-	case job.Conclusion != rest.ConclusionCancelled:
+	case !settled:
 		return nil, true
+	}
+	verdicts = whoCancelled(l, job, all, seen)
+	return verdicts, len(verdicts) == 0
+}
+
+// whoCancelled gives a job up if somebody has cancelled it or its run, as far as GitHub's answers tell.
+func whoCancelled(l *Lost, job *rest.Job, all []*Lost, seen *Sighting) []Verdict {
+	switch {
+	case job.Conclusion != rest.ConclusionCancelled && seen.cancelledAfter(job, all):
+		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: other jobs are, and nothing shows that "+
+			"GitHub did that because of its loss")}
+	case job.Conclusion != rest.ConclusionCancelled, seen.isConsequence(job, all):
+		return nil
 	case cancelledByPerson(all, seen):
 		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: another job, which was not lost, is "+
-			"cancelled, too")}, false
+			"cancelled, too")}
 	case l.cancelledByOthers(job):
 		return []Verdict{giveUp(l, "it was cancelled on GitHub, by somebody or by a newer run of its concurrency group: "+
-			"its runner was lost, and can't have said that")}, false
+			"its runner was lost, and can't have said that")}
 	}
-	return nil, true
+	return nil
 }
 
 // known returns a conclusion if it is one of GitHub's documented ones.
@@ -249,13 +300,13 @@ func known(conclusion string) string {
 // isOurs reports whether the newest attempt is the one that was asked for in the attempt before.
 func isOurs(newest, before int, all []*Lost) bool {
 	return newest == before+1 && slices.ContainsFunc(all,
-		func(l *Lost) bool { return l.isAskedIn(before) || l.runsIn(newest) })
+		func(l *Lost) bool { return l.isAskedIn(before) || l.runsIn(newest) || l.began(newest) })
 }
 
 // hasBegunFor reports whether the newest attempt runs a job that was asked for in the attempt before.
 func hasBegunFor(all []*Lost, seen *Sighting, before int) bool {
 	return seen.Run.Attempt == before+1 && slices.ContainsFunc(all, func(l *Lost) bool {
-		return l.runsIn(seen.Run.Attempt) || (l.isAskedIn(before) && seen.jobOn(l.Runner) == nil)
+		return l.runsIn(seen.Run.Attempt) || l.began(seen.Run.Attempt) || (l.isAskedIn(before) && seen.jobOn(l.Runner) == nil)
 	})
 }
 
@@ -263,8 +314,7 @@ func hasBegunFor(all []*Lost, seen *Sighting, before int) bool {
 // itself.
 func cancelledByPerson(all []*Lost, seen *Sighting) bool {
 	return slices.ContainsFunc(seen.Jobs, func(job rest.Job) bool {
-		onLost := slices.ContainsFunc(all, func(l *Lost) bool { return strings.EqualFold(l.Runner, job.RunnerName) })
-		return job.Conclusion == rest.ConclusionCancelled && !onLost
+		return job.Conclusion == rest.ConclusionCancelled && lostOn(&job, all) == nil && !seen.isConsequence(&job, all)
 	})
 }
 
@@ -282,19 +332,31 @@ func (l *Lost) cancelledByOthers(job *rest.Job) bool {
 }
 
 // choose picks the jobs for which GitHub is asked next: all in one request if no other job of the attempt has failed,
-// or else the first.
-func choose(candidates []*Lost, seen *Sighting) []*Lost {
-	if len(candidates) < 2 || failedAre(candidates, seen) {
-		return candidates
+// but for consequences of their loss, or else the first. Jobs that are yet to follow one that runs again come last.
+func choose(candidates, all []*Lost, seen *Sighting) []*Lost {
+	fresh := slices.DeleteFunc(slices.Clone(candidates), func(l *Lost) bool { return l.runsAgain() })
+	if len(fresh) == 0 {
+		return candidates[:min(len(candidates), 1)]
 	}
-	return []*Lost{slices.MinFunc(candidates,
+	if len(fresh) < 2 || failedAre(fresh, all, seen) {
+		return fresh
+	}
+	return []*Lost{slices.MinFunc(fresh,
 		func(a, b *Lost) int { return cmp.Compare(seen.jobOn(a.Runner).ID, seen.jobOn(b.Runner).ID) })}
 }
 
-// failedAre reports whether the jobs are all that have failed or were cancelled in the attempt.
-func failedAre(jobs []*Lost, seen *Sighting) bool {
-	return !slices.ContainsFunc(seen.Jobs, func(job rest.Job) bool {
-		among := slices.ContainsFunc(jobs, func(l *Lost) bool { return strings.EqualFold(l.Runner, job.RunnerName) })
-		return job.FailedOrCancelled() && !among
-	})
+// failedAre reports whether the jobs, with the consequences of their loss, are all that have failed or were cancelled in
+// the attempt.
+func failedAre(jobs, all []*Lost, seen *Sighting) bool {
+	first, consequences := seen.consequences(all)
+	if !slices.Contains(jobs, first) {
+		consequences = nil
+	}
+	for i := range seen.Jobs {
+		job := &seen.Jobs[i]
+		if job.FailedOrCancelled() && lostOn(job, jobs) == nil && !slices.Contains(consequences, job) {
+			return false
+		}
+	}
+	return true
 }

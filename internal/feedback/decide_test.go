@@ -47,7 +47,8 @@ func (s *set) write(verdicts []feedback.Verdict) {
 		if !v.Lost.Undecided() {
 			s.Errorf("%s was %s, and is to be %s", v.Lost.Runner, v.Lost.Rerun.State, v.State)
 		}
-		v.Lost.Rerun = v1alpha1.RerunStatus{State: v.State, Attempt: v.Attempt, Message: v.Message}
+		v.Lost.Rerun = v1alpha1.RerunStatus{State: v.State, Attempt: v.Attempt, Message: v.Message,
+			Consequences: v.Consequences}
 		if !v.Lost.Undecided() {
 			s.told[v.Lost.Runner]++
 			if v.Message == "" {
@@ -76,7 +77,8 @@ func (s *set) step() {
 		if len(s.undecided()) == 0 {
 			return
 		}
-		seen, err := feedback.Visit(s.Context(), rest.New(s.github), &feedback.Budget{}, s.lost[0].Run, s.lost)
+		seen, err := s.policy.Visit(s.Context(), rest.New(s.github), &feedback.Budget{},
+			&feedback.Question{Run: s.lost[0].Run, Lost: s.lost, Beside: s.beside})
 		if err != nil {
 			if feedback.IsFinal(err) {
 				s.write(feedback.GiveUp(s.lost, err))
@@ -189,6 +191,7 @@ func TestWhoIsNotRunAgain(t *testing.T) {
 		"run deleted": {[]job{lostJob("a", "cancelled")}, func(s *set) {
 			s.github.refuse = refusal(actions.EndpointRerunFailedJobs, http.StatusNotFound)
 		}, "404"},
+		"overtaken": {[]job{lostJob("a", "cancelled")}, func(s *set) { s.github.newer = []int{3, 9} }, "run 9 of the workflow"},
 		"too old": {[]job{lostJob("a", "cancelled")}, func(s *set) {
 			s.github.created = epoch.AddDate(0, 0, -31)
 			s.github.refuse = refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)
@@ -207,6 +210,48 @@ func TestWhoIsNotRunAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On a busy branch there is nearly always a newer run; a re-run of the older one would deploy over it.
+func TestAnOlderRunOvertakesOnlyIfThatIsChosen(t *testing.T) {
+	for name, test := range map[string]struct {
+		newer     []int
+		overtakes bool
+		again     bool
+	}{
+		"no other":                  {nil, false, true},
+		"an older one":              {[]int{6}, false, true},
+		"a newer one":               {[]int{6, 8}, false, false},
+		"a newer one, as is chosen": {[]int{6, 8}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSet(t, newRun(epoch, lostJob("a", "cancelled"), lostJob("b", "failure")), "a", "b")
+			s.policy.Overtakes, s.github.newer = test.overtakes, test.newer
+			s.pass(2 * time.Minute)
+			for i := range s.lost {
+				if test.again {
+					s.want(i, v1alpha1.RerunDone, "attempt 2", 1)
+				} else {
+					s.want(i, v1alpha1.RerunGivenUp, "run 8 of the workflow, for the same branch and event, is newer", 0)
+				}
+			}
+			if s.github.asked > 1 || (s.github.asked == 1) != test.again {
+				t.Errorf("asked %d times", s.github.asked)
+			}
+		})
+	}
+}
+
+// A newer run that begins while an older one waits for its end, or while GitHub doesn't answer, overtakes it, too.
+func TestANewerRunIsSeenJustBefore(t *testing.T) {
+	s := newSet(t, newRun(epoch, lostJob("a", "cancelled")), "a")
+	s.github.refuse = &actions.RateLimitedError{Until: epoch.Add(time.Hour),
+		Err: refusal(actions.EndpointRerunFailedJobs, http.StatusForbidden)}
+	s.pass(2 * time.Minute)
+	s.want(0, v1alpha1.RerunAsked, "", 0)
+	s.github.refuse, s.github.newer = nil, []int{8}
+	s.pass(time.Hour)
+	s.want(0, v1alpha1.RerunGivenUp, "is newer", 0)
 }
 
 // A runner that is told to stop cancels its job while it ends. Whoever cancels a job later, or one whose runner could
@@ -303,13 +348,13 @@ func TestARateLimitOrALostAnswerIsNoEnd(t *testing.T) {
 	s.want(0, v1alpha1.RerunDone, "", 1)
 }
 
-func TestAtMostAHundredWait(t *testing.T) {
+func TestAtMostTenThousandWait(t *testing.T) {
 	s := newSet(t, newRun(epoch, other("in_progress", "")))
-	for i := range 120 {
+	for i := range 10_020 {
 		s.lost = append(s.lost, &feedback.Lost{Runner: fmt.Sprint(i), Cause: v1alpha1.LostCauseEvicted, At: epoch,
 			Run: feedback.Run{Repository: "acme/app", ID: int64(i + 1)}})
 	}
-	if given := s.policy.Screen(s.lost, epoch); len(given) != 20 || given[0].Lost.Runner != "100" {
+	if given := s.policy.Screen(s.lost, epoch); len(given) != 20 || given[0].Lost.Runner != "10000" {
 		t.Errorf("%d are given up, want the last 20", len(given))
 	}
 }

@@ -19,7 +19,13 @@ type run struct {
 	created time.Time
 	// attempts has the jobs of each attempt.
 	attempts [][]job
-	lastID   int64
+	// conclusion is that of the first attempt, where it matters.
+	conclusion string
+	// onlyFailed leaves cancelled jobs out of "re-run failed jobs".
+	onlyFailed bool
+	lastID     int64
+	// newer are the numbers of other runs of the workflow, branch and event; this one has 7.
+	newer []int
 	// refuse is the error of each rerun, lose loses the answers of as many.
 	refuse error
 	lose   int
@@ -81,7 +87,7 @@ func failed(j job) bool { return j.Conclusion != "success" }
 func (r *run) end() {
 	for i := range r.jobs() {
 		if j := &r.jobs()[i]; j.Status != "completed" {
-			j.Status, j.Conclusion = "completed", "success"
+			j.Status, j.Conclusion, j.CompletedAt = "completed", "success", r.now
 		}
 	}
 }
@@ -107,7 +113,14 @@ func (r *run) CallREST(_ context.Context, call actions.RESTRequest, result any) 
 		if !r.ended() {
 			status = "in_progress"
 		}
-		answer = map[string]any{"id": 7, "run_attempt": len(r.attempts), "status": status, "created_at": r.created}
+		answer = r.described(7)
+		answer.(map[string]any)["status"] = status
+	case actions.EndpointListRuns:
+		runs := []any{r.described(7)}
+		for _, number := range r.newer {
+			runs = append(runs, r.described(number))
+		}
+		answer = map[string]any{"total_count": len(runs), "workflow_runs": runs}
 	case actions.EndpointListRunJobs:
 		answer = map[string]any{"total_count": len(r.jobs()), "jobs": r.jobs()}
 	default:
@@ -120,6 +133,16 @@ func (r *run) CallREST(_ context.Context, call actions.RESTRequest, result any) 
 	return json.Unmarshal(text, result)
 }
 
+// described is a run of the workflow as GitHub describes it.
+func (r *run) described(number int) map[string]any {
+	conclusion := r.conclusion
+	if len(r.attempts) > 1 && slices.ContainsFunc(r.jobs(), func(j job) bool { return j.Conclusion == "failure" }) {
+		conclusion = "failure"
+	}
+	return map[string]any{"id": number, "run_number": number, "run_attempt": len(r.attempts), "created_at": r.created,
+		"workflow_id": 3, "event": "push", "head_branch": "main", "status": "queued", "conclusion": conclusion}
+}
+
 func (r *run) askedToRerun(call actions.RESTRequest) error {
 	r.asked++
 	switch {
@@ -128,7 +151,7 @@ func (r *run) askedToRerun(call actions.RESTRequest) error {
 	case !r.ended():
 		return refusal(call.Endpoint, http.StatusForbidden)
 	}
-	which := failed
+	which := func(j job) bool { return failed(j) && (!r.onlyFailed || j.Conclusion != "cancelled") }
 	if call.Endpoint == actions.EndpointRerunJob {
 		id, err := strconv.ParseInt(call.Path[len(call.Path)-2], 10, 64)
 		if err != nil {

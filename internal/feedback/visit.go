@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
@@ -24,63 +25,100 @@ func NextLook(sinceLoss time.Duration, runs int) time.Duration {
 	return max(min(max(sinceLoss/10, firstLook), lastLook), time.Duration(runs)*lookShare)
 }
 
+// Question is what a visit is about.
+type Question struct {
+	Run Run
+	// Lost are the set's lost jobs of the run, Beside those of other sets, as Decide has them.
+	Lost, Beside []*Lost
+	// Before is what the last visit has seen, nil if nothing or if it failed: the jobs of an attempt that had ended are not
+	// read again.
+	Before *Sighting
+}
+
 // Visit looks at a run, and asks GitHub for the attempt that is written down: for the jobs with state Asked, if the
 // attempt in which they ended is still the newest, so that nobody has asked yet. It may be repeated, also by another
-// process: GitHub refuses a second attempt beside the first, and after it the newest is another one. It fails with
-// *SpentError, or the errors of package rest.
-func Visit(ctx context.Context, client *rest.Client, budget *Budget, of Run, lost []*Lost) (*Sighting, error) {
-	repository, err := client.Repository(of.Repository)
+// process: GitHub refuses a second attempt beside the first, and after it the newest is another one. Unless the policy
+// overtakes, nothing is asked if a newer run is seen just before. It fails with *SpentError, or the errors of package
+// rest.
+func (p *Policy) Visit(ctx context.Context, client *rest.Client, budget *Budget, q *Question) (*Sighting, error) {
+	client = paying(client, budget)
+	repository, err := client.Repository(q.Run.Repository)
 	if err != nil {
 		return nil, err
 	}
-	seen, err := look(ctx, client, budget, repository, of.ID, lost)
+	seen, err := q.look(ctx, client, repository)
 	if err != nil || !seen.Run.Ended() {
 		return seen, err
 	}
-	var asked []*Lost
-	for _, l := range lost {
-		if l.isAskedIn(seen.Run.Attempt) && seen.jobOn(l.Runner) != nil {
+	ask := q.request(client, repository, seen)
+	if ask == nil {
+		return seen, nil
+	}
+	if !p.Overtakes {
+		if seen.Newer, err = client.NewerRun(ctx, repository, &seen.Run); err != nil {
+			return nil, err
+		}
+		if seen.Newer != nil {
+			return seen, nil
+		}
+	}
+	if err := budget.SpendRerun(client.Account(), client.Now()); err != nil {
+		return nil, err
+	}
+	if err := ask(ctx); err != nil && !errors.Is(err, rest.ErrRunGoesOn) {
+		return nil, err
+	}
+	return q.look(ctx, client, repository)
+}
+
+// request returns the request that is written down and that nobody has made yet, nil if there is none.
+func (q *Question) request(client *rest.Client, in rest.Repository, seen *Sighting) func(context.Context) error {
+	all := slices.Concat(q.Lost, q.Beside)
+	asked, follows := []*Lost(nil), []*rest.Job(nil)
+	for _, l := range q.Lost {
+		switch {
+		case !l.isAskedIn(seen.Run.Attempt):
+		case l.runsAgain():
+			follows = append(follows, seen.left(l, all)...)
+		case seen.jobOn(l.Runner) != nil:
 			asked = append(asked, l)
 		}
 	}
-	if len(asked) == 0 {
-		return seen, nil
+	job := int64(0)
+	switch {
+	case len(asked) == 0 && len(follows) == 0:
+		return nil
+	case len(asked) == 0:
+		job = follows[0].ID
+	case failedAre(asked, all, seen):
+		return func(ctx context.Context) error { return client.RerunFailedJobs(ctx, in, q.Run.ID) }
+	default:
+		job = seen.jobOn(choose(asked, all, seen)[0].Runner).ID
 	}
-	if failedAre(asked, seen) {
-		err = client.RerunFailedJobs(ctx, repository, of.ID)
-	} else {
-		err = client.RerunJob(ctx, repository, of.ID, seen.jobOn(choose(asked, seen)[0].Runner).ID)
-	}
-	if err != nil && !errors.Is(err, rest.ErrRunGoesOn) {
-		return nil, err
-	}
-	return look(ctx, client, budget, repository, of.ID, lost)
+	return func(ctx context.Context) error { return client.RerunJob(ctx, in, q.Run.ID, job) }
 }
 
-// look reads a run, and its jobs if something is decided by them. Pages of jobs count as one read: few runs have more
-// than one page.
-func look(
-	ctx context.Context, client *rest.Client, budget *Budget, in rest.Repository, run int64, lost []*Lost,
-) (*Sighting, error) {
-	if err := budget.SpendRead(client.Account(), client.Now()); err != nil {
-		return nil, err
-	}
-	found, err := client.GetRun(ctx, in, run)
+// look reads a run, and its jobs if something is decided by them.
+func (q *Question) look(ctx context.Context, client *rest.Client, in rest.Repository) (*Sighting, error) {
+	found, err := client.GetRun(ctx, in, q.Run.ID)
 	if err != nil {
 		return nil, err
 	}
 	seen := &Sighting{Run: *found}
 	needed := found.Ended()
-	for _, l := range lost {
+	for _, l := range q.Lost {
 		needed = needed || (l.Rerun.Attempt != 0 && l.Rerun.Attempt < found.Attempt)
 	}
-	if needed {
-		if err = budget.SpendRead(client.Account(), client.Now()); err != nil {
-			return nil, err
+	switch before := q.Before; {
+	case !needed:
+	case before != nil && before.Run.Ended() && found.Ended() && before.Run.Attempt == found.Attempt:
+		seen.Jobs = before.Jobs
+	default:
+		if seen.Jobs, err = client.ListJobs(ctx, in, q.Run.ID); err != nil {
+			return nil, err // a run without its jobs would be taken for one that has none
 		}
-		seen.Jobs, err = client.ListJobs(ctx, in, run)
 	}
-	return seen, err
+	return seen, nil
 }
 
 // IsFinal reports whether a visit's error will not pass by itself: the run's jobs are not run again.

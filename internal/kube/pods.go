@@ -140,11 +140,13 @@ func WhyTerminating(pod string, due time.Time, finalizers []string) string {
 		pod, since, quoteFinalizers(finalizers), pod)
 }
 
-// Variables of the runner container: the container hooks that run a job's containers as pods, and the file that they
-// merge into these pods.
+// Variables of the runner container: the container hooks that run a job's containers as pods, the file that they merge
+// into these pods, and the claim with the work directory that these mount; without it they mount the one that Kubernetes
+// makes for the runner's volume work.
 const (
 	EnvContainerHooks = "ACTIONS_RUNNER_CONTAINER_HOOKS"
 	EnvHookTemplate   = "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE"
+	EnvWorkClaim      = "ACTIONS_RUNNER_CLAIM_NAME"
 )
 
 // What the hooks append to the runner's name, of which they keep at most 54 and 49 characters: to that of a job's pod,

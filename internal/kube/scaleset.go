@@ -336,8 +336,8 @@ func inAnyDomain(key string, domains []string) bool {
 	}
 	prefix = strings.ToLower(prefix)
 	return slices.ContainsFunc(domains, func(domain string) bool {
-		above, is := strings.CutSuffix(prefix, domain)
-		return is && (above == "" || strings.HasSuffix(above, "."))
+		above, ok := strings.CutSuffix(prefix, domain)
+		return ok && (above == "" || strings.HasSuffix(above, "."))
 	})
 }
 
@@ -385,4 +385,18 @@ func hasAnyPrefix(key string, prefixes []string) bool {
 func HasServer(set *v1alpha1.EphemeralRunnerSet) bool {
 	return set.Annotations[v1alpha1.AnnotationListenerSession] != "" &&
 		(set.Status.Listener != nil || set.Spec.Replicas <= 0)
+}
+
+// TakesNoJobs reports whether a set is to take no more jobs, as far as its spec and status say: then its listener closes
+// its session with GitHub.
+func TakesNoJobs(set *v1alpha1.AutoscalingRunnerSet) bool {
+	inForce := set.Status.EffectiveMaxRunners
+	return set.Drained() || (inForce != nil && *inForce == 0)
+}
+
+// SessionClosed reports whether a set's condition about its listener, nil if there is none, says that the session is
+// closed because the set takes no jobs.
+func SessionClosed(listens *metav1.Condition) bool {
+	return listens != nil && listens.Status == metav1.ConditionTrue &&
+		(listens.Reason == v1alpha1.ReasonDrained || listens.Reason == v1alpha1.ReasonMaxRunnersZero)
 }

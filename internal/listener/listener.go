@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -28,6 +27,8 @@ type Options struct {
 	// ConfigPath is the file to read. The default is the value of the environment variable config.PathVariable, or else
 	// config.FilePath.
 	ConfigPath string
+	// Read replaces the file. Nothing is served over HTTP then, and as nobody tells of changes, it is asked once a minute.
+	Read func() (*config.Config, error)
 	// Kubernetes is the configuration for the API server. It is unused if Cluster is set.
 	Kubernetes *rest.Config
 	// Cluster replaces the API server.
@@ -45,26 +46,15 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-// A loop works with its dependencies: parts of the Options, and what is made from them.
-type dependencies struct {
-	clock   clock.WithTicker
-	log     logr.Logger
-	connect github.Connector
-	cluster cluster.Cluster
-	metrics *metrics.Metrics
-	health  *serving.Health
-	// read reads the configuration file.
-	read func() (*config.Config, error)
-	// apply puts the settings into effect that are not the loop's own: log level and metrics.
-	apply func(*config.Config)
-	owner string
-}
-
 // Run listens until ctx ends or the configuration asks for a new process, and then closes the session. It returns an
 // error only before it begins to listen, if the configuration can't be used.
 func Run(ctx context.Context, options Options) error {
 	options = options.withDefaults()
-	settings, err := config.Read(options.ConfigPath)
+	read := options.Read
+	if read == nil {
+		read = func() (*config.Config, error) { return config.Read(options.ConfigPath) }
+	}
+	settings, err := read()
 	if err != nil {
 		return err
 	}
@@ -76,7 +66,7 @@ func Run(ctx context.Context, options Options) error {
 	d := dependencies{
 		clock: options.Clock, log: log, connect: options.Connect, cluster: options.Cluster, owner: options.Owner,
 		metrics: metrics.New(settings, log), health: serving.NewHealth(options.Clock),
-		read: func() (*config.Config, error) { return config.Read(options.ConfigPath) },
+		read: read,
 	}
 	if d.cluster == nil {
 		if d.cluster, err = cluster.New(
@@ -88,18 +78,24 @@ func Run(ctx context.Context, options Options) error {
 	if d.connect == nil {
 		d.connect = github.Connect(log, options.Clock)
 	}
-	changed, err := config.Watch(ctx, options.ConfigPath, log)
-	if err != nil {
-		log.Error(err, "The configuration can't be watched and is read once a minute; "+
-			"raise fs.inotify.max_user_instances and max_user_watches of the node")
-	}
-	// First: without metrics the process lives, without probes it does not.
-	servers := serving.Start(options.HealthAddress, d.health, d.metrics, log)
-	defer servers.Stop()
 	d.apply = func(settings *config.Config) {
 		level.SetLevel(logLevel(settings))
 		d.metrics.Configure(settings)
-		servers.ServeMetrics(settings.MetricsAddress(options.MetricsAddress))
+	}
+	var changed <-chan struct{}
+	if options.Read == nil {
+		if changed, err = config.Watch(ctx, options.ConfigPath, log); err != nil {
+			log.Error(err, "The configuration can't be watched and is read once a minute; "+
+				"raise fs.inotify.max_user_instances and max_user_watches of the node")
+		}
+		// First: without metrics the process lives, without probes it does not.
+		servers := serving.Start(options.HealthAddress, d.health, d.metrics, log)
+		defer servers.Stop()
+		apply := d.apply
+		d.apply = func(settings *config.Config) {
+			apply(settings)
+			servers.ServeMetrics(settings.MetricsAddress(options.MetricsAddress))
+		}
 	}
 	d.apply(settings)
 	set := readSet(ctx, settings, d)

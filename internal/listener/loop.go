@@ -1,8 +1,21 @@
+// Package listener is the process between GitHub's message queue and an EphemeralRunnerSet; each scale set has one. It
+// receives messages about jobs, writes into the set the number of runners that there should be, and reports the start
+// and end of a job in the status of its runner:
+//
+//	poll ─▶ take the message ─┬▶ acquire offered jobs ─▶┐
+//	        apart             ├▶ scaler ────────────────┴▶ publish {replicas, patchID, assignedJobs}
+//	                          └▶ reports to runners, after the count ─▶ delete the message
+//
+// One goroutine, the loop, owns all state. Whatever takes time runs in a goroutine of its own and returns its result as
+// a function that the loop calls. After each result the loop starts whatever is due, in the order of step in loop.go. A
+// failed step is not a special case: it is an errand, due again after a pause. No failed call ends the process.
+//
+// The rooms below decide and remember, and call nobody, except those that are the edge: cluster, github, reports and
+// serving.
 package listener
 
 import (
 	"context"
-	"math"
 	"reflect"
 	"time"
 
@@ -10,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/errand"
@@ -23,22 +35,9 @@ import (
 )
 
 const (
-	// gitHubTimeout ends a call to GitHub and what surrounds it. The client's own timeout of 30 s comes first.
-	gitHubTimeout = actions.CallTimeout + 5*time.Second
-	// A new patchID waits for publishInterval if nothing else has changed: otherwise a busy set would be written with
-	// every message. It is also the maximum age of statistics whose patchID is published, because the
-	// EphemeralRunnerSet assumes that a patchID seen 3 s after the end of a runner counts that end.
-	publishInterval = 3 * time.Second
-	// The statistics are read again at this time after the last message: the last changes may have come without a
-	// message.
-	refreshInterval = 10 * time.Second
-	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout, the time to close
-	// the session and write the status, it stays within the pod's termination grace period of 60 s.
-	stopTimeout     = 30 * time.Second
-	shutdownTimeout = 20 * time.Second
-	// firstBackoff and longestBackoff bound the pauses between attempts after a failure.
-	firstBackoff   = 500 * time.Millisecond
-	longestBackoff = 15 * time.Second
+	// stopTimeout is the time for the messages in hand after SIGTERM. Together with shutdownTimeout it stays within the
+	// pod's termination grace period of 60 s.
+	stopTimeout = 30 * time.Second
 	// longestSearchBackoff is longestBackoff of searches for open offers: a service may have the call and never answer
 	// it.
 	longestSearchBackoff = time.Minute
@@ -49,39 +48,6 @@ const (
 	// watch left, or if it comes between the first read and the watch.
 	rereadInterval = time.Minute
 )
-
-// loop is the state of a listener. Only the goroutine that runs run touches it.
-type loop struct {
-	dependencies
-	config *config.Config
-
-	session     sessionState
-	polls       polls
-	messages    queue.Messages
-	offers      offers.Offers
-	scaler      *scaling.Scaler
-	publication publicationState
-	unsent      []unsentReports
-	reporter    *reports.Reporter
-	refreshing  refreshState
-	status      statusState
-	strays      scaling.Strays
-	waiting     *waiting.Jobs
-	// configReadAt is the time of the last read of the configuration file.
-	configReadAt time.Time
-	// room has the number of jobs for which the set says that there is room, and the state of reading it.
-	room roomState
-
-	// work is the context of what runAsync starts. A request to stop does not end it.
-	work context.Context
-	// results carries the functions that runAsync's functions return, for the loop to call.
-	results chan func()
-	// running counts the functions started by runAsync whose results the loop has not called yet.
-	running int
-	// The loop must wake at wakeAt at the latest.
-	wakeAt   time.Time
-	stopping bool
-}
 
 // newLoop returns a loop that continues from the state that the previous listener left in set.
 func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *loop {
@@ -106,7 +72,7 @@ func newLoop(settings *config.Config, set *cluster.RunnerSet, d dependencies) *l
 	if set.Listener != nil {
 		l.status.lastWritten = *set.Listener
 	}
-	l.waiting = waiting.New(l.status.lastWritten.Waiting)
+	l.waiting = waiting.New(l.status.lastWritten.Waiting, l.status.lastWritten.GaveUp)
 	return l
 }
 
@@ -164,36 +130,6 @@ func (l *loop) step(timer clock.Timer) {
 	timer.Reset(max(0, l.wakeAt.Sub(now)))
 }
 
-// mustWait reports whether at lies in the future, and if so makes the loop wake then.
-func (l *loop) mustWait(at, now time.Time) bool {
-	if !at.After(now) {
-		return false
-	}
-	if at.Before(l.wakeAt) {
-		l.wakeAt = at
-	}
-	return true
-}
-
-// runAsync runs work in a goroutine of its own, and makes the loop call the function that work returns. The context of
-// work ends after timeout, unless that is 0.
-func (l *loop) runAsync(timeout time.Duration, work func(ctx context.Context) (then func())) context.CancelFunc {
-	if timeout == 0 {
-		timeout = math.MaxInt64
-	}
-	ctx, cancel := context.WithTimeout(l.work, timeout)
-	l.running++
-	go func() {
-		defer cancel()
-		then := work(ctx)
-		l.results <- func() {
-			l.running--
-			then()
-		}
-	}()
-	return cancel
-}
-
 // finished reports whether a listener that was asked to stop has nothing left in hand.
 func (l *loop) finished() bool {
 	if !l.stopping || l.running > 0 {
@@ -233,32 +169,6 @@ func (l *loop) shutdown(ctx context.Context) {
 	l.log.Info("Stopped")
 }
 
-// inHand reports whether there is work that needs the session: a poll or an acquisition whose answer may still come, or
-// a message that would come again, unless it is to come again because of its offers.
-func (l *loop) inHand() bool {
-	return l.polls.UnderWay || l.offers.UnderWay || len(l.unsent) > 0 ||
-		len(l.messages.Unacked) > len(l.messages.Kept(l.offers.WouldBeLost))
-}
-
-// takesJobs reports whether the set may run any jobs.
-func (l *loop) takesJobs() bool { return l.scaler.MaxRunners > 0 }
-
-// capacity returns the number of jobs that GitHub may assign to the set.
-func (l *loop) capacity() int { return l.room.Jobs(l.scaler) }
-
-// observe evaluates statistics; nil stands for the last ones.
-func (l *loop) observe(statistics *actions.Statistics, now time.Time) {
-	l.scaler.Observe(statistics, now)
-	l.showDesired()
-}
-
-// showDesired writes the last evaluation into the metrics.
-func (l *loop) showDesired() {
-	if l.scaler.Known() {
-		l.metrics.Statistics(&l.scaler.Statistics, l.scaler.Desired.Replicas)
-	}
-}
-
 const restarting = "The configuration names another EphemeralRunnerSet or another config URL, restarting"
 
 // readConfig reads the configuration again and puts changes into effect. An invalid configuration changes nothing.
@@ -295,16 +205,9 @@ func (l *loop) readConfig() {
 		l.session.sessionID = ""
 		l.offers.Forget()
 		clear(l.messages.Unacked)
-		l.waiting = waiting.New(nil)
+		l.waiting = waiting.New(nil, nil)
 		l.reconnect(now)
 	} else if !before.SameAccess(read) {
 		l.reconnect(now)
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

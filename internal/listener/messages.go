@@ -13,12 +13,6 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/reports"
 )
 
-// unsentReports are the reports that must be written before a message is deleted.
-type unsentReports struct {
-	message *queue.Message
-	reports []reports.Report
-}
-
 // errDeletionsPaused is the failure of a message that is forgotten without an attempt to delete it.
 var errDeletionsPaused = errors.New("GitHub accepts no deletions for longer than a message waits to be deleted")
 
@@ -51,7 +45,7 @@ func (l *loop) take(message *actions.Message, now time.Time) {
 		l.publication.owed = reflected
 	}
 	l.unsent = append(l.unsent, unsentReports{
-		l.messages.Add(message, reflected, errand.New(firstBackoff, longestBackoff)),
+		l.messages.Enqueue(message, reflected, errand.New(firstBackoff, longestBackoff)),
 		reports.Of(message, reflected, now),
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener/errand"
 	"github.com/harrier-ci/harrier/internal/listener/failure"
 	"github.com/harrier-ci/harrier/internal/listener/github"
 	"github.com/harrier-ci/harrier/internal/listener/queue"
@@ -21,55 +20,6 @@ const (
 	// session costs two calls.
 	uselessSessionTimeout = 2 * time.Minute
 )
-
-// polls is the state of polling the message queue.
-type polls struct {
-	errand.Errand
-	// stop ends the poll under way.
-	stop context.CancelFunc
-	// capacity is the capacity that the poll under way carries. renewed is set if that poll was ended because it has
-	// changed.
-	capacity  int
-	renewed   bool
-	gathering queue.Gathering
-	// unreadable paces polls while one message after the other can't be read, which a queue of nothing else delivers
-	// without a wait.
-	unreadable errand.Errand
-	// unanswered is set if the last poll was held and then ended without an answer.
-	unanswered bool
-	// unreached is set if the last poll did not reach the queue.
-	unreached bool
-	// firstUselessAt is the end of the first of this session's useless polls in a row, zero if the last was not
-	// useless.
-	firstUselessAt time.Time
-	// doubted is set from the replacement of a session because of useless answers until the next good poll.
-	doubted bool
-	// emptySince is the start of the first empty poll in a row, zero if the last poll failed or brought a message.
-	emptySince time.Time
-	// quiet is set if empty polls have lasted long enough to show that the last statistics still hold.
-	quiet bool
-	// losses counts the sessions lost since the last good poll.
-	losses int
-}
-
-func (p *polls) cancel() {
-	if p.stop != nil {
-		p.stop()
-	}
-}
-
-// notQuiet remembers that a poll has failed or brought a message, or that a new session has begun.
-func (p *polls) notQuiet() { p.emptySince, p.quiet = time.Time{}, false }
-
-// rememberUseless remembers when useless polls began, or that they have ended.
-func (p *polls) rememberUseless(useless bool, now time.Time) {
-	switch {
-	case !useless:
-		p.firstUselessAt = time.Time{}
-	case p.firstUselessAt.IsZero():
-		p.firstUselessAt = now
-	}
-}
 
 // poll starts the next poll if one may go out.
 func (l *loop) poll(now time.Time) {
@@ -189,7 +139,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	p.notQuiet()
 	l.log.Error(err, "Poll failed, trying again", "reason", reason, "at", p.NotBefore)
 	if failure.IsRefusal(reason) {
-		l.readConfig()        // there may be new credentials already
+		l.rereadConfig()
 		l.replaceSession(now) // a queue token that is refused after its renewal suggests that the session is gone
 		return
 	}
@@ -199,7 +149,7 @@ func (l *loop) pollFailed(err error, now time.Time) {
 	case v1alpha1.ReasonScaleSetNotFound, v1alpha1.ReasonSessionConflict, v1alpha1.ReasonRefusedByGitHub:
 		// How a service answers after it has ended a session is not documented, and a new session costs little.
 		l.replaceSession(now)
-	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonTimeout, failure.ReasonMalformedMessage:
+	case v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonHostNotFound, v1alpha1.ReasonTimeout, failure.ReasonMalformedMessage:
 		// Shows whether anything can be reached; the count must follow demand while the queue is away.
 		l.refreshing.dueAt = now
 		if !p.firstUselessAt.IsZero() && now.Sub(p.firstUselessAt) >= uselessSessionTimeout {
@@ -207,28 +157,4 @@ func (l *loop) pollFailed(err error, now time.Time) {
 			l.replaceSession(now)
 		}
 	}
-}
-
-// replaceSession drops the session, so that a new one is opened when the next poll would be due. If no session is held,
-// one is being opened already, after a change of the configuration.
-func (l *loop) replaceSession(now time.Time) {
-	if l.session.current == nil {
-		return
-	}
-	l.dropSession(now)
-	l.session.NotBefore = l.polls.NotBefore
-}
-
-// sessionLost drops the session. The next one is opened immediately, however many polls failed before GitHub said that
-// the session is lost; after further losses without a good poll in between, at the pace of failed polls.
-func (l *loop) sessionLost(now time.Time) {
-	p := &l.polls
-	l.dropSession(now)
-	if p.losses++; p.losses == 1 {
-		return
-	}
-	if !p.NotBefore.After(now) {
-		p.Pause(now)
-	}
-	l.session.NotBefore = p.NotBefore
 }

@@ -5,35 +5,13 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
-	"github.com/harrier-ci/harrier/internal/listener/errand"
-	"github.com/harrier-ci/harrier/internal/listener/scaling"
 )
 
 // maxHold is longer than the outage of an API server during an upgrade. If only the set can't be written, ends of jobs
 // are reported after it.
 const maxHold = 5 * time.Minute
-
-// publicationState is the last Publication written into the EphemeralRunnerSet, and the state of writing the next.
-type publicationState struct {
-	errand.Errand
-	// last is the publication that was last written.
-	last cluster.Publication
-	// uid is the UID of the set, empty if it is not known.
-	uid types.UID
-	// lastAt is the time of that write, zero before the first.
-	lastAt time.Time
-	// force is set if the next patchID must not wait for publishInterval.
-	force bool
-	// owed is the highest patchID in a report about the end of a job: its slot is held until the set has seen that one.
-	owed int
-	// At fellAt fewer runners were last asked for than before. runners counts those of the set at the last publication.
-	fellAt  time.Time
-	runners int
-}
 
 // After fewer runners are wanted, a newer patchID may be waited for until surplusGrace has passed: surplus is
 // acted on 30 s after it was first seen, by the first patchID after that, and the set may see it some seconds late.
@@ -133,12 +111,6 @@ func (l *loop) published(wrote cluster.Publication, epoch int, runnerSet *cluste
 		l.refreshing.dueAt = now
 	}
 	p.uid = cmp.Or(runnerSet.UID, p.uid)
-}
-
-// roomState has the number of jobs for which the set says that there is room, and the state of reading it.
-type roomState struct {
-	errand.Errand
-	scaling.Capacity
 }
 
 // readRoom starts to read the set if the number of jobs for which it has room is due to be read: before the first poll

@@ -8,7 +8,6 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/config"
-	"github.com/harrier-ci/harrier/internal/listener/errand"
 	"github.com/harrier-ci/harrier/internal/listener/failure"
 	"github.com/harrier-ci/harrier/internal/listener/github"
 )
@@ -30,26 +29,6 @@ const (
 // after one was abandoned, and to grant it after 91 s.
 var conflictBackoffs = []time.Duration{
 	1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second,
-}
-
-// sessionState is the connection to GitHub: a client and the one message session of the scale set.
-type sessionState struct {
-	// The errand is opening a session, or closing the last one while the set takes no jobs.
-	errand.Errand
-	// client is nil until it is made from the configuration, and again if it must be replaced.
-	client github.Client
-	// current is the session held, nil if there is none.
-	current github.Session
-	// sessionID identifies the session held, or else the last one, even if an earlier process held it.
-	sessionID string
-	// conflicts counts answers in a row that another session is open.
-	conflicts int
-	// renewedAt is the last time that a client was replaced because GitHub refused it.
-	renewedAt time.Time
-	// generation grows if the configuration of the client changes. Results of an older generation are ignored.
-	generation int
-	// closingSince is the time at which the maximum became 0, so that no session is wanted; zero while one is.
-	closingSince time.Time
 }
 
 // open starts to open a session if none is held and the set takes jobs.
@@ -146,7 +125,7 @@ func (l *loop) openFailed(err error) {
 	if !failure.IsRefusal(reason) && reason != v1alpha1.ReasonCredentialsInvalid {
 		return
 	}
-	l.readConfig() // there may be new credentials already
+	l.rereadConfig()
 	// A token that the client got from GitHub may have been revoked in a way that the client does not recognize.
 	if s.client != nil && now.Sub(s.renewedAt) >= refusedClientTimeout {
 		s.client.CloseIdleConnections()
@@ -283,4 +262,28 @@ func (l *loop) closeLastSession(ctx context.Context) error {
 		return err
 	}
 	return client.DeleteSession(ctx, l.config.RunnerScaleSetID, s.sessionID)
+}
+
+// replaceSession drops the session, so that a new one is opened when the next poll would be due. If no session is held,
+// one is being opened already, after a change of the configuration.
+func (l *loop) replaceSession(now time.Time) {
+	if l.session.current == nil {
+		return
+	}
+	l.dropSession(now)
+	l.session.NotBefore = l.polls.NotBefore
+}
+
+// sessionLost drops the session. The next one is opened immediately, however many polls failed before GitHub said that
+// the session is lost; after further losses without a good poll in between, at the pace of failed polls.
+func (l *loop) sessionLost(now time.Time) {
+	p := &l.polls
+	l.dropSession(now)
+	if p.losses++; p.losses == 1 {
+		return
+	}
+	if !p.NotBefore.After(now) {
+		p.Pause(now)
+	}
+	l.session.NotBefore = p.NotBefore
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/listener/errand"
 	"github.com/harrier-ci/harrier/internal/listener/failure"
 	"github.com/harrier-ci/harrier/internal/listener/serving"
 )
@@ -18,18 +17,6 @@ const settlingGrace = time.Minute
 
 // errNoStatistics means that the service has never sent the numbers of jobs.
 var errNoStatistics = errors.New("GitHub sent no statistics of the scale set")
-
-// refreshState is the state of reading the statistics again.
-type refreshState struct {
-	errand.Errand
-	// They are read at dueAt, zero for not at all.
-	dueAt time.Time
-	// lastAt is the start of the last read.
-	lastAt time.Time
-	// changedAt is the last time that a read brought new statistics while the set had no session, or that it lost the
-	// session.
-	changedAt time.Time
-}
 
 // refresh starts to read the statistics if that is due, at most a single time per publishInterval, however short polls
 // are. While no poll may go out, they are read every refreshInterval: the count must follow demand, and publications

@@ -9,7 +9,6 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/listener/cluster"
-	"github.com/harrier-ci/harrier/internal/listener/errand"
 	"github.com/harrier-ci/harrier/internal/listener/failure"
 )
 
@@ -24,17 +23,8 @@ const (
 // jobs.
 const detailsInterval = 10 * time.Second
 
-// statusState is the state of writing status.listener of the EphemeralRunnerSet.
-type statusState struct {
-	errand.Errand
-	// lastWritten is the status that the API server has, as far as is known.
-	lastWritten v1alpha1.ListenerStatus
-	// writtenAt is the time of this process's last write.
-	writtenAt time.Time
-	// epoch grows when a write begins and when it ends. A status read in an earlier epoch may be older than
-	// lastWritten.
-	epoch int
-}
+// The list of jobs that wait changes with each that comes or goes: by itself it is written every waitingInterval at most.
+const waitingInterval = 30 * time.Second
 
 // currentStatus returns the status of the listener, or nil to leave the last one as it is.
 func (l *loop) currentStatus(now time.Time) *v1alpha1.ListenerStatus {
@@ -71,9 +61,14 @@ func plainStatus(state v1alpha1.ListenerState, reason, message string, now time.
 
 // sameStatus reports whether status need not be written. Of strays, the manager needs to know whether there are any.
 func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
+	return sameButWaiting(lastWritten, status) && equality.Semantic.DeepEqual(lastWritten.Waiting, status.Waiting)
+}
+
+// sameButWaiting reports the same of two statuses whose lists of jobs that wait may differ.
+func sameButWaiting(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	return sameState(lastWritten, status) && (lastWritten.StrayRegistrations > 0) == (status.StrayRegistrations > 0) &&
 		equality.Semantic.DeepEqual(lastWritten.UnknownRunnerJobs, status.UnknownRunnerJobs) &&
-		equality.Semantic.DeepEqual(lastWritten.Waiting, status.Waiting)
+		lastWritten.AvailableJobs == status.AvailableJobs && equality.Semantic.DeepEqual(lastWritten.GaveUp, status.GaveUp)
 }
 
 // sameState reports whether two statuses show the same state. A change of time or message is not worth a write by
@@ -81,6 +76,22 @@ func sameStatus(lastWritten, status *v1alpha1.ListenerStatus) bool {
 func sameState(lastWritten, status *v1alpha1.ListenerStatus) bool {
 	newLimit := status.Reason == v1alpha1.ReasonRateLimited && lastWritten.Message != status.Message
 	return lastWritten.State == status.State && lastWritten.Reason == status.Reason && !newLimit
+}
+
+// availableInterval is how long a number of available jobs is shown before another one takes its place.
+const availableInterval = time.Minute
+
+// availableJobs returns how many jobs GitHub keeps because the set has no room, as the status is to show it. While there
+// is room, jobs are available for moments.
+func (l *loop) availableJobs(now time.Time) int {
+	shown, available := l.status.lastWritten.AvailableJobs, max(0, l.scaler.Statistics.TotalAvailableJobs)
+	if !l.takesJobs() || l.scaler.Statistics.TotalAssignedJobs < l.capacity() {
+		return 0
+	}
+	if shown > 0 && available > 0 && shown != available && l.mustWait(l.status.writtenAt.Add(availableInterval), now) {
+		return shown
+	}
+	return available
 }
 
 // writeStatus starts to write the status if it has changed.
@@ -94,13 +105,20 @@ func (l *loop) writeStatus(now time.Time) {
 	}
 	status.StrayRegistrations, status.UnknownRunnerJobs = l.strays.Shown, l.reporter.UnknownJobs()
 	var nextWaits time.Time
-	status.Waiting, nextWaits = l.waiting.Long(time.Duration(l.config.WaitingAfterSeconds)*time.Second, now)
+	status.Waiting, nextWaits = l.waiting.Listed(now)
 	l.mustWait(nextWaits, now)
+	status.AvailableJobs = l.availableJobs(now)
+	var nextForgotten time.Time
+	status.GaveUp, nextForgotten = l.waiting.GaveUp(now)
+	l.mustWait(nextForgotten, now)
 	if sameStatus(&l.status.lastWritten, status) {
 		return
 	}
 	due := l.status.NotBefore
-	if sameState(&l.status.lastWritten, status) {
+	switch {
+	case sameButWaiting(&l.status.lastWritten, status):
+		due = latest(due, l.status.writtenAt.Add(waitingInterval))
+	case sameState(&l.status.lastWritten, status):
 		due = latest(due, l.status.writtenAt.Add(detailsInterval))
 	}
 	if l.status.UnderWay || l.mustWait(due, now) {

@@ -15,7 +15,7 @@ const (
 	ofInstaller  = "it says who installed an object, and the manager installs these"
 	interception = "it lets a webhook add containers, or send the pod's traffic through them"
 	holdsNode    = "it would hold a node that is everybody's, and a listener may be moved at any time"
-	notAmongKeys = "only keys that can't hinder others are for scale sets (docs/security.md has the list); the " +
+	notAmongKeys = "only keys that can't hinder others are for scale sets (docs/listener-template.md has the list); the " +
 		"controller's operator allows more by flags.listenerMetadataKeys"
 )
 

@@ -22,8 +22,8 @@ func TestKeys(t *testing.T) {
 		ofInstaller  = "it says who installed an object, and the manager installs these"
 		interception = "it lets a webhook add containers, or send the pod's traffic through them"
 		holdsNode    = "it would hold a node that is everybody's, and a listener may be moved at any time"
-		notAmong     = "only keys that can't hinder others are for scale sets (docs/security.md has the list); the " +
-			"controller's operator allows more by flags.listenerMetadataKeys"
+		notAmong     = "only keys that can't hinder others are for scale sets (docs/listener-template.md has the list); " +
+			"the controller's operator allows more by flags.listenerMetadataKeys"
 	)
 	type reasons struct{ label, annotation string }
 	both := func(reason string) reasons { return reasons{reason, reason} }

@@ -230,7 +230,7 @@ func TestHugeTemplates(t *testing.T) {
 	const (
 		many        = 40_000
 		maxRefusals = 1000
-		maxElements = 100 // of each list, as docs/security.md says
+		maxElements = 100 // of each list, as docs/listener-template.md says
 	)
 	long := strings.Repeat("n", 500_000)
 	list := &corev1.PodTemplateSpec{}

@@ -13,14 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/bystanders"
 	"github.com/harrier-ci/harrier/internal/controller/watchednamespace"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
@@ -257,6 +261,23 @@ func newCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	return cache.New(config, options)
 }
 
+// podsOf returns what lists and watches pods of a namespace, on a connection of its own.
+func podsOf(config *rest.Config, scheme *runtime.Scheme) (bystanders.Source, error) {
+	config = withOwnConnection(config)
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("set up the connection for watches of pods: %w", err)
+	}
+	requests, err := apiutil.RESTClientForGVK(corev1.SchemeGroupVersion.WithKind("Pod"), false, false, config,
+		serializer.NewCodecFactory(scheme), httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("set up watches of pods: %w", err)
+	}
+	return func(namespace string, options func(*metav1.ListOptions)) toolscache.ListerWatcher {
+		return toolscache.NewFilteredListWatchFromClient(requests, "pods", namespace, options)
+	}, nil
+}
+
 // fillCaches requests informers for all kinds that controllers watch. A manager is ready only when they are filled, and
 // a standby has them filled, too, so it can act as soon as it leads.
 func fillCaches(ctx context.Context, informers cache.Cache) error {
@@ -273,8 +294,8 @@ func fillCaches(ctx context.Context, informers cache.Cache) error {
 	return nil
 }
 
-// addNodes has the handler told about nodes.
-func (d dependencies) addNodes(ctx context.Context, handler toolscache.ResourceEventHandler) error {
+// addNodes has the controller told about nodes.
+func (d dependencies) addNodes(ctx context.Context, sets *ephemeralrunnerset.Controller) error {
 	if !d.options.watchesNodes() {
 		return nil
 	}
@@ -291,9 +312,11 @@ func (d dependencies) addNodes(ctx context.Context, handler toolscache.ResourceE
 	if err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
-	if _, err := informer.AddEventHandler(handler); err != nil {
+	registration, err := informer.AddEventHandler(sets.NodeEvents())
+	if err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
+	sets.AwaitNodes(registration.HasSynced)
 	return nil
 }
 

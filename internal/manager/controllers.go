@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/bystanders"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube/informer"
@@ -44,17 +46,22 @@ type dependencies struct {
 	clock    wallclock.Clock
 	// recorder is shared, so that its limits apply to all controllers together.
 	recorder events.EventRecorder
+	// otherPods watches the pods of a namespace that are no scale set's.
+	otherPods bystanders.Source
 }
 
 // newDependencies makes what the controllers share. The manager doesn't run the pool yet.
-func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
+func newDependencies(mgr ctrl.Manager, options Options, github http.RoundTripper) (dependencies, error) {
 	d := dependencies{mgr: mgr, options: options, client: informer.RefuseUnreadable(mgr.GetClient())}
 	d.clock = wallclock.System()
 	d.recorder = report.LimitEvents(mgr.GetEventRecorder(report.RecorderName), d.clock)
 	d.pool, d.verdicts = pool.New(pool.Limit, d.clock), registrations.NewVerdicts(d.clock)
 	d.budget = &feedback.Budget{}
 	var err error
-	if d.provider, err = newProvider(mgr, options, d.clock); err != nil {
+	if d.provider, err = newProvider(mgr, options, github, d.clock); err != nil {
+		return dependencies{}, err
+	}
+	if d.otherPods, err = podsOf(mgr.GetConfig(), mgr.GetScheme()); err != nil {
 		return dependencies{}, err
 	}
 	d.clients = githubClients{provider: d.provider, listeners: d.client, namespace: options.Namespace}
@@ -62,12 +69,12 @@ func newDependencies(mgr ctrl.Manager, options Options) (dependencies, error) {
 }
 
 // addControllers adds the four controllers, the pool that runs their calls to GitHub, and the caches that all of them
-// read. A manager that is restricted to a namespace gets a fifth controller.
-func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) error {
+// read. A manager that is restricted to a namespace gets a fifth controller. A nil github is the network.
+func addControllers(ctx context.Context, mgr ctrl.Manager, options Options, github http.RoundTripper) error {
 	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	d, err := newDependencies(mgr, options)
+	d, err := newDependencies(mgr, options, github)
 	if err != nil {
 		return err
 	}
@@ -88,7 +95,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, options Options) erro
 			return fmt.Errorf("set up the controller of %s: %w", c.name, err)
 		}
 	}
-	if err := d.addNodes(ctx, sets.NodeEvents()); err != nil {
+	if err := d.addNodes(ctx, sets); err != nil {
 		return err
 	}
 	return d.addWatchedNamespace(ctx)
@@ -183,6 +190,7 @@ func (d dependencies) ephemeralRunnerSet() *ephemeralrunnerset.Controller {
 		MaxRunnersPerSet: d.options.MaxRunnersPerSet,
 		PublishMetrics:   serves(d.options.MetricsAddress),
 		WatchNodes:       d.options.watchesNodes(),
+		OtherPods:        d.otherPods,
 	})
 }
 
@@ -200,8 +208,7 @@ func (d dependencies) ephemeralRunner(sets *ephemeralrunnerset.Controller) *ephe
 		Workers:  max(d.options.RunnerWorkers, defaultRunnerWorkers),
 		Version:  build.Version,
 
-		Admit:         sets.Admit,
-		Hold:          sets.Hold,
+		Gate:          sets,
 		JobMetadata:   d.options.JobPodMetadata,
 		JobProtection: d.options.JobPodProtection,
 	})

@@ -87,7 +87,7 @@ func checkNamespaces(flags *flag.FlagSet) error {
 func (o *Options) registerTemplates(flags *flag.FlagSet) {
 	flags.StringVar(&o.ListenerTemplatePolicy, "listener-template-policy", listenertemplate.Restricted,
 		"what scale sets may choose for objects in the manager's namespace, by listenerTemplate and metadata: "+
-			"restricted (docs/security.md) or unrestricted")
+			"restricted (docs/listener-template.md) or unrestricted")
 	flags.Var((*list)(&o.ListenerSidecarImages), "listener-sidecar-images",
 		"image that the restricted policy allows in further containers of listener pods, as listenerTemplate writes "+
 			"it; may be repeated")
@@ -104,14 +104,7 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	singleNamespace = flags.String(
 		watchSingleNamespaceFlag, "", "same as --watch-namespace, and takes precedence over it",
 	)
-	flags.Func(build.ProgramFlag, "what the chart expects this program to be, "+build.Program+": another manager, such as that of "+
-		"actions-runner-controller under the name of a mirror, doesn't know the flag and ends", func(text string) error {
-		if text != build.Program {
-			return fmt.Errorf("this is the manager of %s, and not of %q: its chart and its image belong together",
-				build.Program, text)
-		}
-		return nil
-	})
+	registerProgram(flags)
 	flags.Bool(
 		"enable-leader-election", true, "accepted for ARC's command lines; a leader is always elected, also with false",
 	)
@@ -180,6 +173,18 @@ func (o *Options) register(flags *flag.FlagSet) (singleNamespace *string) {
 	kubeconfig.RegisterFlags(flags) // --kubeconfig, for a manager outside the cluster
 	flags.Bool("auto-scaling-runner-set-only", true, "accepted for ARC's charts; there is no other mode")
 	return singleNamespace
+}
+
+// registerProgram defines the flag by which the chart makes sure that it runs this program.
+func registerProgram(flags *flag.FlagSet) {
+	flags.Func(build.ProgramFlag, "what the chart expects this program to be, "+build.Program+": another manager, such as that of "+
+		"actions-runner-controller under the name of a mirror, doesn't know the flag and ends", func(text string) error {
+		if text != build.Program {
+			return fmt.Errorf("this is the manager of %s, and not of %q: its chart and its image belong together",
+				build.Program, text)
+		}
+		return nil
+	})
 }
 
 // registerTenancy defines the flags with which an administrator limits what scale sets may use.

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,14 +43,16 @@ const (
 )
 
 // newProvider returns the provider of clients for all that talks to GitHub, whose calls it counts.
-func newProvider(mgr ctrl.Manager, options Options, clk clock.WithTicker) (*credentials.Provider, error) {
+func newProvider(
+	mgr ctrl.Manager, options Options, github http.RoundTripper, clk clock.WithTicker,
+) (*credentials.Provider, error) {
 	policy, err := addresses.New(options.AllowedGitHubURLs)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", addresses.Flag, err)
 	}
 	return credentials.New(mgr.GetAPIReader(), credentials.Options{
 		Clock: clk, Logger: mgr.GetLogger().WithName("github"), UserAgent: userAgent(),
-		Addresses: policy, Budget: actions.NewBudget(answersBudget, answersShare),
+		GitHub: github, Addresses: policy, Budget: actions.NewBudget(answersBudget, answersShare),
 		OnRequest: observeGitHub, OnUnused: forgetGitHub,
 		Vaults: options.Vaults, VaultCertificateDirectory: options.VaultCertificateDirectory,
 	}), nil

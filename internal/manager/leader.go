@@ -144,7 +144,11 @@ func (l *leadership) write(
 	send func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
 	if record.HolderIdentity != l.Identity() {
-		l.end() // before the release is sent: the next leader may act before the answer is here
+		// Before the release is sent: the next leader may act before the answer is here. A Lease that was lost may be
+		// another's by now, and client-go would release that: it reads the Lease again, but not whose it is.
+		if !l.end() {
+			return errLeaseLost
+		}
 		return l.explain(send(ctx, record))
 	}
 	if l.isOver() {

@@ -233,6 +233,11 @@ func TestALeaderThatSeesAnotherEndsAtOnce(t *testing.T) {
 		}); !errors.Is(err, errLeaseLost) {
 			t.Errorf("took the Lease again: %v", err)
 		}
+		// The elector does so when it ends, without a look at the holder.
+		if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); !errors.Is(err, errLeaseLost) ||
+			lock.record.HolderIdentity != "another" {
+			t.Errorf("released the Lease of %q: %v", lock.record.HolderIdentity, err)
+		}
 	})
 }
 

@@ -123,16 +123,37 @@ func run(ctx context.Context, config *rest.Config, options Options, log logr.Log
 	if err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, options); err != nil {
+	if err := addControllers(ctx, mgr, options, nil); err != nil {
 		return err
 	}
 	health.waiting.Store(new(beside.Ready))
 	health.report(nil, mgr.GetCache().WaitForCacheSync)
-	err = runUntilStopped(ctx, leader.lost, mgr.Start)
+	return lead(ctx, mgr, leader)
+}
+
+// lead runs the manager until it is stopped, or may lead no longer.
+func lead(ctx context.Context, mgr ctrl.Manager, leader *leadership) error {
+	err := runUntilStopped(ctx, leader.lost, mgr.Start)
 	if cause := leader.cause.Load(); cause != nil {
 		return *cause
 	}
 	return err
+}
+
+// RunWithoutNetwork runs the controllers as Run does, on a Kubernetes and a GitHub that requests reach by the transports
+// of config and github: in a process that plays both, time can pass as fast as work is done. What answers others on the
+// network is left out, which is probes and metrics, and so are the checks of the CRDs and of the manager's Deployment.
+func RunWithoutNetwork(
+	ctx context.Context, config *rest.Config, github http.RoundTripper, options Options, log logr.Logger,
+) error {
+	mgr, leader, err := newManager(clientConfig(config, options), options, &alone.Deployment{}, log)
+	if err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, options, github); err != nil {
+		return err
+	}
+	return lead(ctx, mgr, leader)
 }
 
 // findDeployment returns the manager's own Deployment, whose other revisions it must not act beside, and watches them.
@@ -161,8 +182,13 @@ func runUntilStopped(ctx context.Context, lost <-chan struct{}, start func(conte
 	ended := make(chan error, 1)
 	go func() {
 		err := start(ctx)
-		if err != nil {
-			err = fmt.Errorf("run the manager: %w", err)
+		select {
+		case <-lost: // whatever else fails then does so because of that
+			err = errLeaseLost
+		default:
+			if err != nil {
+				err = fmt.Errorf("run the manager: %w", err)
+			}
 		}
 		ended <- err
 	}()

@@ -76,7 +76,7 @@ func standBy(t *testing.T) (caches *countingCache, lead func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := addControllers(t.Context(), mgr, options); err != nil {
+	if err := addControllers(t.Context(), mgr, options, nil); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

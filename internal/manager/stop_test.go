@@ -57,6 +57,20 @@ func TestAManagerThatFailsEndsAtOnce(t *testing.T) {
 	}
 }
 
+// What a manager was doing when its Lease was lost fails at the same moment.
+func TestALostLeaseIsTheCauseOfWhateverElseFails(t *testing.T) {
+	for range 100 { // of two that are ready, Go takes either
+		lost := make(chan struct{})
+		err := runUntilStopped(t.Context(), lost, func(context.Context) error {
+			close(lost)
+			return errBroken
+		})
+		if !errors.Is(err, errLeaseLost) {
+			t.Fatalf("got %v, want the lost Lease", err)
+		}
+	}
+}
+
 // Its grace would overlap with the work of the next leader, which may begin 2 s later.
 func TestAManagerThatLostItsLeaseIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

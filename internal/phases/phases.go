@@ -77,9 +77,19 @@ func Of(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod) *v1alpha1.RunnerPhase
 	p := ofPod(pod)
 	p.Created = &runner.CreationTimestamp
 	if known != nil {
-		p.Queued, p.Assigned, p.Started = known.Queued, known.Assigned, known.Started
+		p.Queued, p.Assigned, p.Started, p.Finished = known.Queued, known.Assigned, known.Started, known.Finished
 	}
 	return p
+}
+
+// Finished returns when a runner's job ended: by GitHub's clock or, where GitHub gave no time, when the listener heard of
+// it, which is later if the listener was away. It is nil while the job goes on. A grace that must not begin before
+// somebody knew of the end counts from status.finishedAt.
+func Finished(status *v1alpha1.EphemeralRunnerStatus) *metav1.Time {
+	if status.FinishedAt == nil || status.Phases == nil || status.Phases.Finished == nil {
+		return status.FinishedAt
+	}
+	return status.Phases.Finished
 }
 
 // OfPod returns the phases that a pod alone tells, for whoever can't read its runner: the pod's own, and those of its
@@ -171,6 +181,25 @@ func Waits(p *v1alpha1.RunnerPhases) (waits []Wait) {
 		last = last.Add(took)
 	}
 	return waits
+}
+
+// Limited is the part of a wait during which the job's scale set was at a limit, in the place of a phase.
+const Limited = "limited"
+
+// Apart returns the parts of a wait with the time during which the scale set was at a limit as a part of its own, the
+// first: so much less was waited for each phase. The sum stays as it is.
+func Apart(waits []Wait, limited map[string]time.Duration) []Wait {
+	apart, whole := []Wait{{Phase: Limited}}, time.Duration(0)
+	for _, wait := range waits {
+		part := min(max(0, limited[wait.Phase]), wait.Took)
+		whole += part
+		apart = append(apart, Wait{wait.Phase, wait.Took - part})
+	}
+	if whole == 0 {
+		return waits
+	}
+	apart[0].Took = whole
+	return apart
 }
 
 // Text returns the phases in the form of the annotation AnnotationPhases, which a shell can compute with: NAME=SECONDS

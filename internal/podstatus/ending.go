@@ -60,8 +60,8 @@ func endedBy(pod *corev1.Pod, container string) time.Time {
 	if pod.DeletionTimestamp != nil {
 		return pod.DeletionTimestamp.Add(StuckTimeout)
 	}
-	if target := kube.PodCondition(pod, corev1.DisruptionTarget); target != nil && !target.LastTransitionTime.IsZero() {
-		return target.LastTransitionTime.Add(kube.GracePeriod(pod) + StuckTimeout)
+	if target := DisruptionOf(pod); target != nil && !target.At.IsZero() {
+		return target.At.Add(kube.GracePeriod(pod) + StuckTimeout)
 	}
 	return time.Time{}
 }
@@ -127,12 +127,12 @@ func fromOutside(pod *corev1.Pod, seen Seen) Ending {
 	}
 	var what string
 	detail := pod.Status.Message
-	target := kube.PodCondition(pod, corev1.DisruptionTarget)
+	target := DisruptionOf(pod)
 	byKubelet, known := kubeletEndings[pod.Status.Reason]
 	switch {
-	case target != nil && target.Status == corev1.ConditionTrue:
-		e.Cause, what = causeOfDisruption(pod, target)
-		e.At, detail = kube.EarlierOf(e.At, target.LastTransitionTime.Time), cmp.Or(detail, target.Message)
+	case target != nil:
+		e.Cause, what = target.Cause, target.What
+		e.At, detail = kube.EarlierOf(e.At, target.At), cmp.Or(detail, target.Detail)
 	case known:
 		e.Cause, what = byKubelet.cause, byKubelet.what
 	case pod.Status.Reason == reasonDeadlineExceeded:
@@ -157,27 +157,6 @@ func deadlineOf(pod *corev1.Pod) time.Time {
 	return pod.Status.StartTime.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }
 
-// causeOfDisruption reads the condition that whoever disrupts a pod sets on it before the deletion.
-func causeOfDisruption(pod *corev1.Pod, target *corev1.PodCondition) (cause v1alpha1.LostCause, what string) {
-	switch target.Reason {
-	case "EvictionByEvictionAPI":
-		return v1alpha1.LostCauseEvicted, "the pod was evicted, as by a node drain or an autoscaler"
-	case "PreemptionByScheduler", "PreemptionByKubeScheduler":
-		return v1alpha1.LostCausePreempted, "the pod made room for one of higher priority"
-	case "DeletionByTaintManager":
-		if ready := kube.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
-			return v1alpha1.LostCauseEvicted, "the pod was evicted by a taint on its node" // a node that still answers
-		}
-		return v1alpha1.LostCauseNodeLost, "the node stopped answering"
-	case "DeletionByPodGC":
-		return v1alpha1.LostCauseNodeLost, "the node is gone"
-	}
-	if ending, known := kubeletEndings[pod.Status.Reason]; known { // TerminationByKubelet has several causes
-		return ending.cause, ending.what
-	}
-	return v1alpha1.LostCauseEvicted, "the pod was evicted (" + target.Reason + ")"
-}
-
 type kubeletEnding struct {
 	cause v1alpha1.LostCause
 	what  string
@@ -190,7 +169,7 @@ const nodeShutDown = "the node was shut down"
 var kubeletEndings = map[string]kubeletEnding{
 	reasonEvicted:  {v1alpha1.LostCauseEvicted, "the pod was evicted because its node ran short of a resource"},
 	"Preempting":   {v1alpha1.LostCausePreempted, "the pod made room for a critical one"},
-	"Preempted":    {v1alpha1.LostCausePreempted, "the pod made room for one of higher priority"},
+	"Preempted":    {v1alpha1.LostCausePreempted, outranked},
 	"NodeLost":     {v1alpha1.LostCauseNodeLost, "the node stopped answering"},
 	"Terminated":   {v1alpha1.LostCauseNodeLost, nodeShutDown},
 	"Shutdown":     {v1alpha1.LostCauseNodeLost, nodeShutDown},

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,16 @@ func targetAt(reason string, at time.Time) change {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(at),
 		})
+	}
+}
+
+// says sets a condition that is no DisruptionTarget.
+func says(about corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) change {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == about })
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: about, Status: status, Reason: reason,
+			Message: message, LastTransitionTime: metav1.NewTime(noon)})
 	}
 }
 
@@ -121,6 +132,14 @@ func TestEndingOf(t *testing.T) {
 		"lost by its kubelet":              {pod: pod(exit(137, "ContainerStatusUnknown", time.Time{}), failedFor("")), want: "Unknown"},
 		"failed, nothing known":            {pod: pod(failedFor(""), noStatus), want: "Unknown"},
 		"eviction withdrawn":               {pod: pod(target("EvictionByEvictionAPI"), func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse })},
+		"Kueue preempts":                   {pod: pod(says("TerminationTarget", "True", "WorkloadEvictedDueToPreempted", "a higher priority Workload"), deleted, exit(143, "Error", after)), want: "Preempted", outside: true, says: "a higher priority Workload"},
+		"Kueue 0.7 preempts":               {pod: pod(says("TerminationTarget", "True", "StoppedByKueue", "Preempted"), deleted, exit(143, "Error", after)), want: "Preempted", outside: true, says: "Kueue"},
+		"Kueue, not deleted yet":           {pod: pod(says("TerminationTarget", "True", "StoppedByKueue", "Preempted")), want: "Preempted", outside: true},
+		"Kueue, the node failed":           {pod: pod(says("TerminationTarget", "True", "WorkloadEvictedDueToNodeFailures", ""), deleted), want: "NodeLost", outside: true},
+		"Kueue stops a queue":              {pod: pod(says("TerminationTarget", "True", "WorkloadEvictedDueToClusterQueueStopped", ""), deleted), want: "Evicted", outside: true, says: "QueueStopped"},
+		"Kueue took it back":               {pod: pod(says("TerminationTarget", "False", "StoppedByKueue", ""))},
+		"Volcano preempts":                 {pod: pod(says("Ready", "False", "Evict", "because of preempt"), deleted), want: "Preempted", outside: true, says: "because of preempt"},
+		"not ready by itself, deleted":     {pod: pod(says("Ready", "False", "ContainersNotReady", ""), deleted), want: "PodDeleted", outside: true},
 		"disruption of a kind yet to come": {pod: pod(target("DisruptionBySomethingNew")), want: "Evicted", outside: true, says: "SomethingNew"},
 	} {
 		got := EndingOf(test.pod, "runner", test.seen)
@@ -138,6 +157,7 @@ func TestEndingIsDatedByItsFirstSign(t *testing.T) {
 	}{
 		"deletion":                {pod(deleted), noon},
 		"condition before":        {pod(deleted, targetAt("EvictionByEvictionAPI", noon.Add(-2*time.Second))), noon.Add(-2 * time.Second)},
+		"Kueue's condition":       {pod(deleted, says("TerminationTarget", "True", "StoppedByKueue", "")), noon},
 		"condition after":         {pod(deleted, targetAt("EvictionByEvictionAPI", noon.Add(2*time.Second))), noon},
 		"deadline":                {pod(hasDeadline, failedFor("DeadlineExceeded")), noon},
 		"evicted, nobody says so": {pod(failedFor("Evicted")), time.Time{}},

@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,9 +104,8 @@ func Explanation(pod *corev1.Pod) (reason, message string) {
 	if pod.Status.Reason != "" {
 		return pod.Status.Reason, pod.Status.Message
 	}
-	if disrupted := kube.PodCondition(pod, corev1.DisruptionTarget); disrupted != nil &&
-		disrupted.Status == corev1.ConditionTrue {
-		return disrupted.Reason, disrupted.Message
+	if disrupted := DisruptionOf(pod); disrupted != nil {
+		return disrupted.Reason, cmp.Or(disrupted.Detail, disrupted.What)
 	}
 	return "", ""
 }

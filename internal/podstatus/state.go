@@ -3,6 +3,7 @@ package podstatus
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -366,9 +367,24 @@ func WhyUnplaced(pod *corev1.Pod) (reason, message string) {
 	}
 	if scheduled := kube.PodCondition(pod, corev1.PodScheduled); scheduled != nil &&
 		scheduled.Status == corev1.ConditionFalse {
+		if isUnbound(scheduled) {
+			return v1alpha1.ReasonVolumeUnbound, scheduled.Message
+		}
 		return scheduled.Reason, scheduled.Message
 	}
 	return "", ""
+}
+
+// unbound are the scheduler's words for a pod whose claim has no volume, whatever nodes there are: one that is to be bound
+// at once and isn't, also because its StorageClass doesn't exist or there is none, and one of a generic ephemeral volume
+// that doesn't exist yet. Nothing else in a pod tells that from a cluster without room; the claim's Event has the cause.
+var unbound = []string{"unbound immediate PersistentVolumeClaims",
+	"waiting for ephemeral volume controller to create the persistentvolumeclaim"}
+
+func isUnbound(scheduled *corev1.PodCondition) bool {
+	return scheduled.Reason == corev1.PodReasonUnschedulable && slices.ContainsFunc(unbound, func(words string) bool {
+		return strings.Contains(scheduled.Message, words)
+	})
 }
 
 // WhyUnable returns what keeps a pending pod from running, in whichever container, "" if it is just starting or being

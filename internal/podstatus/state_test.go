@@ -177,3 +177,20 @@ func TestSchedulingGatesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose claim has no volume waits for no node, whatever the scheduler calls it.
+func TestUnboundVolumesAreTold(t *testing.T) {
+	for message, want := range map[string]string{
+		"0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/3 nodes are available: 3 " +
+			"Preemption is not helpful for scheduling.": "VolumeUnbound",
+		`0/3 nodes are available: waiting for ephemeral volume controller to create the persistentvolumeclaim "r-work".`: "VolumeUnbound",
+		"0/3 nodes are available: 3 Insufficient cpu.":                                                                   "Unschedulable",
+		"0/3 nodes are available: 3 node(s) had volume node affinity conflict.":                                          "Unschedulable",
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message}}}}
+		if reason, told := podstatus.WhyUnable(pod); reason != want || told != message {
+			t.Errorf("%s: %s, %s", message, reason, told)
+		}
+	}
+}

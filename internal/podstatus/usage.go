@@ -29,6 +29,9 @@ const usagePrefix = `{"usage":1,`
 func UsageIn(message string) (usage *Usage, rest string) {
 	var others []string
 	for line := range strings.Lines(message) {
+		if strings.HasPrefix(line, volumePrefix) {
+			continue // see VolumesIn
+		}
 		if !strings.HasPrefix(line, usagePrefix) {
 			others = append(others, line)
 			continue

@@ -19,8 +19,8 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
-// ledger is a kind whose passes write down what they do. Its objects are ConfigMaps.
-type ledger struct {
+// recorder is a kind whose passes write down what they do. Its objects are ConfigMaps.
+type recorder struct {
 	*testing.T
 	clock  *clocktesting.FakePassiveClock
 	there  map[types.NamespacedName]*corev1.ConfigMap
@@ -38,9 +38,9 @@ type world struct {
 
 var key = types.NamespacedName{Namespace: "a", Name: "object"}
 
-func newLedger(t *testing.T) *ledger {
+func newRecorder(t *testing.T) *recorder {
 	t.Helper()
-	l := &ledger{
+	l := &recorder{
 		T:      t,
 		clock:  clocktesting.NewFakePassiveClock(time.Unix(100, 0)),
 		there:  map[types.NamespacedName]*corev1.ConfigMap{},
@@ -88,12 +88,12 @@ func newLedger(t *testing.T) *ledger {
 	return l
 }
 
-func (l *ledger) do(what string) error {
+func (l *recorder) do(what string) error {
 	l.done = append(l.done, what)
 	return l.broken[what]
 }
 
-func (l *ledger) step(name string) reconcile.Step[*world] {
+func (l *recorder) step(name string) reconcile.Step[*world] {
 	return func(_ context.Context, w *world) error {
 		w.Requeue.After(time.Hour)
 		return l.do(name)
@@ -101,9 +101,9 @@ func (l *ledger) step(name string) reconcile.Step[*world] {
 }
 
 // Get reads from there, the way a cache does.
-func (l *ledger) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	found, is := l.there[key]
-	if !is {
+func (l *recorder) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	found, ok := l.there[key]
+	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
 	}
 	found.DeepCopyInto(object.(*corev1.ConfigMap))
@@ -111,17 +111,17 @@ func (l *ledger) Get(_ context.Context, key client.ObjectKey, object client.Obje
 }
 
 // List is of no use here.
-func (l *ledger) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+func (l *recorder) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 // pass makes a pass, and returns what it did.
-func (l *ledger) pass() (done []string, result ctrl.Result, err error) {
+func (l *recorder) pass() (done []string, result ctrl.Result, err error) {
 	l.done = nil
 	result, err = l.passes.Reconcile(l.Context(), ctrl.Request{NamespacedName: key})
 	return l.done, result, err
 }
 
 // object puts the object there.
-func (l *ledger) object(uid types.UID, keys ...string) {
+func (l *recorder) object(uid types.UID, keys ...string) {
 	data := map[string]string{}
 	for _, k := range keys {
 		data[k] = ""
@@ -132,7 +132,7 @@ func (l *ledger) object(uid types.UID, keys ...string) {
 	}
 }
 
-func (l *ledger) want(after time.Duration, want ...string) {
+func (l *recorder) want(after time.Duration, want ...string) {
 	l.Helper()
 	done, result, err := l.pass()
 	if err != nil || !slices.Equal(done, want) || result.RequeueAfter != after {
@@ -141,7 +141,7 @@ func (l *ledger) want(after time.Duration, want ...string) {
 }
 
 func TestTheFirstRuleThatAppliesDecides(t *testing.T) {
-	l := newLedger(t)
+	l := newRecorder(t)
 	l.object("1")
 	l.want(time.Hour, "remember 1", "first", "second", "report")
 	l.object("1", "some", "more")
@@ -151,7 +151,7 @@ func TestTheFirstRuleThatAppliesDecides(t *testing.T) {
 }
 
 func TestAMemoryIsOfOneObjectUntilThatIsGone(t *testing.T) {
-	l := newLedger(t)
+	l := newRecorder(t)
 	l.object("1")
 	l.want(time.Hour, "remember 1", "first", "second", "report")
 	l.want(time.Hour, "first", "second", "report")
@@ -191,7 +191,7 @@ func TestWhatFailsEndsThePass(t *testing.T) {
 		"a later step":             {where: "second", want: []string{"first", "second", "report"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(t)
+			l := newRecorder(t)
 			l.object("1", test.keys...)
 			l.passes.MemoryOf(l.there[key])
 			l.broken[test.where] = failure
@@ -207,7 +207,7 @@ func TestWhatFailsEndsThePass(t *testing.T) {
 }
 
 func TestAWriteThatWasOvertakenIsTriedAgainWithoutAnError(t *testing.T) {
-	l := newLedger(t)
+	l := newRecorder(t)
 	l.object("1")
 	l.broken["first"] = apierrors.NewConflict(
 		schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("changed"),
@@ -216,7 +216,7 @@ func TestAWriteThatWasOvertakenIsTriedAgainWithoutAnError(t *testing.T) {
 }
 
 func TestAPassKeepsItsPriority(t *testing.T) {
-	l := newLedger(t)
+	l := newRecorder(t)
 	l.object("1")
 	observe := l.kind.Observe
 	l.kind.Observe = func(ctx context.Context, p *reconcile.Pass[*corev1.ConfigMap, memory]) (*world, error) {
@@ -230,7 +230,7 @@ func TestAPassKeepsItsPriority(t *testing.T) {
 }
 
 func TestThePassAtAMomentComesThenHoweverLongThisOneTakes(t *testing.T) {
-	l := newLedger(t)
+	l := newRecorder(t)
 	l.object("1")
 	for name, test := range map[string]struct {
 		moments []time.Time

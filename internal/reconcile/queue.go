@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
 const (
@@ -70,4 +72,13 @@ func Requests(
 		return err
 	})
 	return requests, err
+}
+
+// Seen returns the handler of a watch that calls see with each object as it is now, or as it last was if it is gone.
+func Seen(see func(q Queue, object client.Object, gone bool)) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q Queue) { see(q, e.Object, false) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q Queue) { see(q, e.ObjectNew, false) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q Queue) { see(q, e.Object, true) },
+	}
 }

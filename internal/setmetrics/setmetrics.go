@@ -47,6 +47,14 @@ func Counter(name, help string, labels ...string) *prometheus.CounterVec {
 		all(labels)))
 }
 
+// Begin makes series of a counter with one label of its own, before anything is counted: the rise from no series to 1
+// would be none to Prometheus.
+func Begin(counter *prometheus.CounterVec, scaleSet types.NamespacedName, values ...string) {
+	for _, value := range values {
+		counter.WithLabelValues(scaleSet.Name, scaleSet.Namespace, value)
+	}
+}
+
 // Histogram registers a histogram like Gauge does, with the given buckets.
 func Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return keep(prometheus.NewHistogramVec(prometheus.HistogramOpts{

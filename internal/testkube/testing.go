@@ -21,25 +21,44 @@ var shared struct {
 	ready   bool
 }
 
-// Main runs the tests of a package, which share one cluster (see Shared), and returns their exit code. It stops the
-// cluster before it returns.
+// lent are clusters that one test has at a time, see Borrow.
+var lent struct {
+	sync.Mutex
+	free, all []*Cluster
+	having    map[testing.TB]*Cluster
+}
+
+// Main runs the tests of a package, which share one cluster (see Shared) or borrow one (see Borrow), and returns their
+// exit code. It stops the clusters before it returns.
 func Main(m *testing.M, options Options) int {
 	shared.options, shared.ready = options, true
+	lent.having = map[testing.TB]*Cluster{}
 	defer func() {
-		if shared.cluster == nil {
-			return
-		}
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the shared cluster:", err)
+		for _, cluster := range append(lent.all, shared.cluster) {
+			if cluster == nil {
+				continue
+			}
+			if err := cluster.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "stop a cluster of the package:", err)
+			}
 		}
 	}()
 	return m.Run()
+}
+
+// leaveOut ends a test here if those that need a cluster are left out (go test -short, as make check does).
+func leaveOut(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs a cluster, and is part of make test")
+	}
 }
 
 // Shared returns the package's cluster, which the first call starts. The test fails if the cluster does not start or
 // TestMain did not call Main. Each test works in a namespace of its own and must not stop the API server or etcd.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
+	leaveOut(t)
 	if !shared.ready {
 		t.Fatal("no shared cluster: TestMain has to call testkube.Main")
 	}
@@ -53,10 +72,64 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
+// Borrow lets a test run beside others, and returns a cluster that no other has until it ends: the same to whoever asks
+// again in this test. There are as many as tests that run at a time (go test -parallel), and a test leaves its cluster
+// as it was. It fails as Shared does.
+func Borrow(t *testing.T) *Cluster {
+	t.Helper()
+	leaveOut(t)
+	if !shared.ready {
+		t.Fatal("no cluster to borrow: TestMain has to call testkube.Main")
+	}
+	lent.Lock()
+	cluster := lent.having[t]
+	lent.Unlock()
+	if cluster != nil {
+		return cluster
+	}
+	t.Parallel()
+	cluster, err := borrow()
+	if err != nil {
+		t.Fatalf("start a cluster: %v", err)
+	}
+	lent.Lock()
+	lent.having[t] = cluster
+	lent.Unlock()
+	t.Cleanup(func() {
+		lent.Lock()
+		defer lent.Unlock()
+		delete(lent.having, t)
+		lent.free = append(lent.free, cluster)
+	})
+	return cluster
+}
+
+// borrow returns a cluster that nobody has, and starts one if there is none.
+func borrow() (*Cluster, error) {
+	lent.Lock()
+	if last := len(lent.free) - 1; last >= 0 {
+		defer lent.Unlock()
+		cluster := lent.free[last]
+		lent.free = lent.free[:last]
+		return cluster, nil
+	}
+	lent.Unlock()
+	// Not a test's context: the cluster serves the tests that follow, too.
+	cluster, err := Launch(context.Background(), shared.options)
+	if err != nil {
+		return nil, err
+	}
+	lent.Lock()
+	defer lent.Unlock()
+	lent.all = append(lent.all, cluster)
+	return cluster, nil
+}
+
 // Start starts a cluster for this test alone and stops it when the test ends. The test fails if the cluster does not
 // start.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
+	leaveOut(t)
 	cluster, err := Launch(t.Context(), options)
 	if err != nil {
 		t.Fatalf("start a cluster: %v", err)

@@ -2,25 +2,17 @@ package volumeclaims
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
-	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
-)
-
-// The recorded use of a bundle may be behind by shortestRecordInterval or idleTTL/recordFraction, whichever is longer:
-// a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
-const (
-	shortestRecordInterval = 15 * time.Minute
-	recordFraction         = 4
-	// A bundle that a runner could not use is leased last for avoidedBackoff: until then a zone or node has usually got
-	// room.
-	avoidedBackoff = 10 * time.Minute
+	"github.com/harrier-ci/harrier/internal/volumeclaims/places"
 )
 
 // Pool puts together all that a plan knows of a set's claims.
@@ -40,16 +32,18 @@ type Pool struct {
 	unknown bool
 	// refused is set if a runner waits for a claim that the API server refuses.
 	refused bool
-	// unboundWaits is set if a runner waits for a node that could have any node as far as its claims are concerned.
-	unboundWaits bool
+	// unboundWaits is set if a runner waits for a node that could have any node as far as its claims are concerned. Since
+	// boundWaitsSince one has waited that has volumes, zero if none does.
+	unboundWaits    bool
+	boundWaitsSince time.Time
 	// At reportDue the first of the awaited reports is no longer waited for.
 	reportDue time.Time
-	// spare counts the free bundles with volumes that are left and have not failed lately.
-	spare int
-	// swapped are the suffixes of bundles that runners give up in this plan in the hope of another place; swappedBound
-	// is set if one of them has volumes, and discarded if one is discarded because a pod could not use it.
-	swapped                 []string
-	swappedBound, discarded bool
+	// spare are the free bundles with volumes that are left and have not failed lately, and fresh counts the new ones
+	// that may still be made.
+	spare []*bundle
+	fresh int
+	// settled is set if the set has nodes: its pods run on some, or its volumes can be used there.
+	settled bool
 }
 
 // bundle are the claims of one suffix.
@@ -69,6 +63,9 @@ type bundle struct {
 	spoiledBy, why string
 	failures       []FailedUse
 	state          state
+	// place is where all of its volumes can be used, as far as that is known, and at is what is known of that place.
+	place string
+	at    places.State
 }
 
 // state decides what may be done with a bundle.
@@ -81,7 +78,9 @@ const (
 	stateCloning  state = "cloning"
 	stateSeed     state = "seed"
 	stateUnfit    state = "unfit" // it must not be used again
-	stateFree     state = "free"
+	// stateCommitted: the room that makes snapshots has it, and deletes it.
+	stateCommitted state = "committed"
+	stateFree      state = "free"
 )
 
 // stateRule has the condition for a bundle's state.
@@ -98,6 +97,12 @@ var states = []stateRule{
 	{"no claim of it has been seen", func(_ *Pool, b *bundle) bool { return len(b.claims) == 0 }, stateUnseen},
 	{"a claim of it is being deleted",
 		func(_ *Pool, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Deleting }) }, stateDeleting},
+	{"a snapshot may be made of it",
+		func(p *Pool, b *bundle) bool {
+			return p.ofSnapshots() && b.any(func(c *Claim) bool { return c.Committed })
+		}, stateCommitted},
+	{"each runner has claims of its own",
+		func(p *Pool, _ *bundle) bool { return p.ofSnapshots() }, stateUnfit},
 	{"new claims are being made from it", func(_ *Pool, b *bundle) bool { return b.cloned }, stateCloning},
 	{"the user has named it as the seed", func(p *Pool, b *bundle) bool {
 		return b.any(func(c *Claim) bool { return c.Name == p.policy.SeedFrom.PersistentVolumeClaim })
@@ -111,6 +116,9 @@ var states = []stateRule{
 		func(_ *Pool, b *bundle) bool { return b.spoiledBy != "" }, stateUnfit},
 	{"pods of two runners in a row could not use it",
 		func(_ *Pool, b *bundle) bool { return len(b.failures) >= maxFailures }, stateUnfit},
+	{"its volume is on a node that is no more",
+		func(_ *Pool, b *bundle) bool { return b.at == places.Gone }, stateUnfit},
+	{"it is older than maxAge", func(p *Pool, b *bundle) bool { old, _ := p.expired(b); return old }, stateUnfit},
 	{"none of these", func(*Pool, *bundle) bool { return true }, stateFree},
 }
 
@@ -128,6 +136,7 @@ func survey(world *World, memory *Memory) *Pool {
 	slices.Sort(p.templates)
 	p.surveyClaims()
 	p.surveyRunners()
+	p.surveyPlaces()
 	for _, b := range p.bundles {
 		rule := slices.IndexFunc(states, func(rule stateRule) bool { return rule.applies(p, b) })
 		b.state = states[rule].state
@@ -199,9 +208,7 @@ func (p *Pool) surveyRunners() {
 			continue
 		}
 		p.hold(r.Claims, r.Seed)
-		p.refused = p.refused || r.Failure.Kind == Refused
-		triesAgain := r.Failure.Kind == Refused || r.Failure.Kind == Unusable
-		p.unboundWaits = p.unboundWaits || (!r.Up && r.PlacedAt.IsZero() && !triesAgain && !p.bound(r))
+		p.surveyWait(r)
 	}
 	for _, runner := range p.world.Expected {
 		lease, promised := p.memory.promised[runner]
@@ -218,6 +225,19 @@ func (p *Pool) surveyRunners() {
 	}
 }
 
+// surveyWait remembers what a runner that may still run waits for.
+func (p *Pool) surveyWait(r *Runner) {
+	switch {
+	case r.Failure.Kind == Refused:
+		p.refused = true
+	case r.Up || r.Failure.Kind == Unusable: // the latter tries again
+	case !p.bound(r):
+		p.unboundWaits = p.unboundWaits || r.PlacedAt.IsZero()
+	case r.Failure.Kind == Unplaced:
+		p.boundWaitsSince = kube.EarlierOf(p.boundWaitsSince, r.Failure.Since)
+	}
+}
+
 // surveyEnded remembers what a runner that has ended has made of a bundle.
 func (p *Pool) surveyEnded(b *bundle, r *Runner) {
 	switch verdict, why, due := Returns(p.world.Set, r, p.now); verdict {
@@ -226,7 +246,57 @@ func (p *Pool) surveyEnded(b *bundle, r *Runner) {
 	case Awaited:
 		b.awaited, p.reportDue = true, kube.EarlierOf(p.reportDue, due)
 	case Kept:
+		b.awaited = b.awaited || p.ofSnapshots() // its runner says on the claim that a snapshot may be made of it
 	}
+}
+
+// surveyPlaces finds out what is known of the places of bundles, and whether the set has nodes.
+func (p *Pool) surveyPlaces() {
+	for _, b := range p.bundles {
+		b.place, b.at = p.placeOf(b)
+		for _, claim := range b.claims {
+			p.settled = p.settled || p.stays(claim.SelectedNode)
+		}
+		p.settled = p.settled || (b.at == places.Reachable && b.place != "" && !b.anywhere())
+	}
+	for i := range p.world.Runners {
+		p.settled = p.settled || p.stays(p.world.Runners[i].Node)
+	}
+}
+
+// placeOf returns the place of a bundle and what is known of it. A pod needs all of the volumes, so the place of which
+// the worst is known decides; without a volume a bundle fits anywhere.
+func (p *Pool) placeOf(b *bundle) (name string, at places.State) {
+	names := sets.New[string]()
+	bound := false
+	for _, claim := range b.claims {
+		if !claim.Bound {
+			continue
+		}
+		bound = true
+		at = max(at, claim.Place.In(p.world.Nodes))
+		if claim.Place.Known() {
+			names.Insert(claim.Place.String())
+		}
+	}
+	if !bound {
+		return "", places.Reachable
+	}
+	return strings.Join(sets.List(names), " and "), at
+}
+
+// anywhere reports whether the volumes of a bundle can be used on all nodes.
+func (b *bundle) anywhere() bool {
+	return !b.any(func(c *Claim) bool { return !c.Place.Anywhere() })
+}
+
+// stays reports whether a node is there and not about to go away.
+func (p *Pool) stays(node string) bool {
+	if node == "" || p.world.Nodes == nil || !p.world.Nodes.Known() {
+		return false
+	}
+	_, stays := p.world.Nodes.Stays(node)
+	return stays
 }
 
 // hold remembers the claims of a runner that may still run, and that the seed is in use until all of them are bound.
@@ -265,13 +335,6 @@ func (p *Pool) suffixes(claims map[string]string) []string {
 	return found
 }
 
-// sorted returns all bundles in the order of their suffixes.
-func (p *Pool) sorted() []*bundle {
-	all := slices.Collect(maps.Values(p.bundles))
-	slices.SortFunc(all, func(a, b *bundle) int { return cmp.Compare(a.suffix, b.suffix) })
-	return all
-}
-
 // in returns the bundles in a state, in the order of use: those that were used last come first.
 func (p *Pool) in(wanted state) []*bundle {
 	var found []*bundle
@@ -286,77 +349,8 @@ func (p *Pool) in(wanted state) []*bundle {
 	return found
 }
 
-// free returns the bundles that may be leased, the warmest first, and those of them that a runner could not use lately.
-func (p *Pool) free() (good, failed []*bundle) {
-	for _, b := range p.in(stateFree) {
-		if p.now.Before(p.avoidedUntil(b)) {
-			failed = append(failed, b)
-		} else {
-			good = append(good, b)
-		}
-	}
-	return good, failed
-}
-
-// avoidedUntil returns the time until which a bundle is leased last.
-func (p *Pool) avoidedUntil(b *bundle) time.Time {
-	latest := p.memory.avoided[b.suffix]
-	for _, failure := range b.failures {
-		if failure.At.After(latest) {
-			latest = failure.At
-		}
-	}
-	if latest.IsZero() || latest.After(p.now) { // nobody has failed in the future: somebody else's annotation
-		return time.Time{}
-	}
-	return latest.Add(avoidedBackoff)
-}
-
-// room returns the number of bundles that may still be created. While the API server refuses claims, it is 0: the
-// runners that wait for theirs try again, and further ones would only join them.
-func (p *Pool) room() int {
-	room := math.MaxInt
-	for _, template := range p.templates {
-		if p.policy.Max != nil {
-			room = min(room, *p.policy.Max-p.exist[template])
-		}
-	}
-	if p.refused {
-		return 0
-	}
-	return max(0, room)
-}
-
-// usedAt returns the last time at which a bundle was in use: now, if it is.
-func (p *Pool) usedAt(b *bundle) time.Time {
-	if used, known := p.memory.usedAt[b.suffix]; known {
-		return used
-	}
-	return p.lastUse(b)
-}
-
-// lastUse is the latest time at which a bundle can have been used that this process has not seen in use: its record
-// would be newer otherwise.
-func (p *Pool) lastUse(b *bundle) time.Time {
-	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
-}
-
-// recordInterval returns the longest time that a record may be behind.
-func (p *Pool) recordInterval() time.Duration {
-	return max(shortestRecordInterval, p.policy.IdleTTL.Duration/recordFraction)
-}
-
 // inUse reports whether the bundle is leased.
 func (b *bundle) inUse() bool { return len(b.holders) > 0 || b.promised || b.mounted || b.awaited }
-
-// recorded is the last use that is recorded on the bundle's claims.
-func (b *bundle) recorded() time.Time {
-	var latest time.Time
-	for _, claim := range b.claims {
-		latest = kube.LaterOf(latest, claim.UsedAt)
-	}
-	return latest
-}
 
 func (b *bundle) any(of func(*Claim) bool) bool {
 	for _, claim := range b.claims {
@@ -372,23 +366,37 @@ func (p *Pool) foreign(b *bundle) bool {
 	return b.any(func(c *Claim) bool { return c.Scope != p.scope })
 }
 
-// first returns the claim that has the bundle's records: the first of the seen claims in the order of their templates'
-// names.
-func (b *bundle) first() *Claim {
-	names := slices.Sorted(maps.Keys(b.claims))
-	if len(names) == 0 {
-		return nil
+// String names the bundle's claims.
+func (b *bundle) String() string {
+	names := make([]string, 0, len(b.claims))
+	for _, template := range slices.Sorted(maps.Keys(b.claims)) {
+		names = append(names, b.claims[template].Name)
 	}
-	return b.claims[names[0]]
+	if len(names) == 1 {
+		return "claim " + names[0]
+	}
+	return fmt.Sprintf("claims %v", names)
 }
 
-// all returns the bundle's claims that are not being deleted, in the order of their templates.
-func (b *bundle) all() []*Claim {
-	var claims []*Claim
-	for _, template := range slices.Sorted(maps.Keys(b.claims)) {
-		if claim := b.claims[template]; !claim.Deleting {
-			claims = append(claims, claim)
+// expired reports whether a bundle is older than maxAge, and when it will be.
+func (p *Pool) expired(b *bundle) (bool, time.Time) {
+	var oldest time.Time
+	for _, claim := range b.claims {
+		if oldest.IsZero() || claim.CreatedAt.Before(oldest) {
+			oldest = claim.CreatedAt
 		}
 	}
-	return claims
+	if oldest.IsZero() {
+		return false, time.Time{}
+	}
+	return p.after(oldest, p.policy.MaxAge.Duration)
+}
+
+// after reports whether a duration has passed since start, and returns its end. A duration of 0 never passes.
+func (p *Pool) after(start time.Time, duration time.Duration) (bool, time.Time) {
+	if duration == 0 {
+		return false, time.Time{}
+	}
+	end := start.Add(duration)
+	return !p.now.Before(end), end
 }

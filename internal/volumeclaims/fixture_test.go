@@ -12,10 +12,14 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
+	"github.com/harrier-ci/harrier/internal/volumeclaims/places"
 )
 
 // start is the time at which every test begins.
 var start = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+
+// patience is the pendingTimeout of runners.
+const patience = 10 * time.Minute
 
 // newSet returns a set with a template of each name.
 func newSet(templates ...string) *v1alpha1.AutoscalingRunnerSet {
@@ -40,6 +44,7 @@ type scene struct {
 	volumeclaims.World
 	memory *volumeclaims.Memory
 	pvcs   map[string]*corev1.PersistentVolumeClaim
+	places map[string]places.Place // of claims whose volumes have been read
 	uids   int
 }
 
@@ -49,6 +54,7 @@ func newScene(t *testing.T, set *v1alpha1.AutoscalingRunnerSet) *scene {
 		T: t, World: volumeclaims.World{Set: set, Now: start, Listed: true, Suffix: volumeclaims.RandomSuffix,
 			Mounted: sets.New[string]()},
 		memory: volumeclaims.NewMemory(set.Name), pvcs: map[string]*corev1.PersistentVolumeClaim{},
+		places: map[string]places.Place{},
 	}
 }
 
@@ -83,7 +89,8 @@ func (s *scene) runner(name, suffix string) *volumeclaims.Runner {
 		template := s.Set.Spec.VolumeClaimTemplates[i].Metadata.Name
 		claims[template] = "linux-" + template + "-" + suffix
 	}
-	s.Runners = append(s.Runners, volumeclaims.Runner{Name: name, CreatedAt: s.Now, Claims: claims})
+	s.Runners = append(s.Runners, volumeclaims.Runner{Name: name, CreatedAt: s.Now, Claims: claims,
+		Patience: patience})
 	return &s.Runners[len(s.Runners)-1]
 }
 
@@ -95,6 +102,9 @@ func (s *scene) plan(wanted int) volumeclaims.Decision {
 	s.Claims = nil
 	for _, pvc := range s.pvcs {
 		if claim, ours := volumeclaims.ClaimOf(s.Set, pvc); ours {
+			if place, known := s.places[pvc.Name]; known {
+				claim.Place = place
+			}
 			s.Claims = append(s.Claims, claim)
 		}
 	}

@@ -8,35 +8,29 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/volumeclaims/places"
+	"github.com/harrier-ci/harrier/internal/volumeclaims/waiting"
 )
 
 const (
-	// A pod may be without a node, or fail to mount, for FailureTimeout; then its runner gives way to one with other
-	// claims.
-	FailureTimeout = time.Minute
-	// While no claim is to blame for certain, a runner gives way every swapInterval at most. While there may be no new
-	// claim, it is fullSwapInterval: the next runner takes a claim that may have the same fault.
-	swapInterval     = time.Minute
-	fullSwapInterval = 5 * time.Minute
-	// Kubernetes leaves pods on a node that it has lost for lostNodeTimeout, if they don't say otherwise. A claim of
-	// whose place nothing is known for that long is not waited for.
-	lostNodeTimeout = 5 * time.Minute
-	// discardInterval is the shortest time between two claims that are discarded because pods got no node with them, or
-	// could not mount them: in a cluster that stays full, or with a storage driver that fails everywhere, the content
-	// of few is lost by mistake.
+	// discardInterval is the shortest time between two claims that are discarded because pods could not mount them.
 	discardInterval = 5 * time.Minute
-	// A runner that should give way and may not yet is looked at again every stuckInterval.
+	// A runner whose pod has no node is looked at again every stuckInterval: what is known of nodes changes.
 	stuckInterval = 15 * time.Second
+	// So many later pods with claims of the same place have to get nodes before a pod blames its claim: in a full place one
+	// is often luckier than another.
+	enoughToBypass = 3
 )
 
-// concession has the condition on which a runner gives way to another one, which gets other claims.
+// concession has the condition on which a runner gives way to another one, which gets other claims. Runners that wait
+// for a node with volumes are not among them: package waiting decides about those.
 type concession struct {
 	name string
 	// up is set if the rule is also for runners whose container has started and that have no job.
-	up      bool
-	applies func(*Pool, *Runner, *bundle) bool
+	up bool
+	// applies returns the reason in words, empty if the rule doesn't apply.
+	applies func(*Pool, *Runner, *bundle) string
 	reason  string
-	message func(*Runner, *bundle) string
 	// does has the other effects, nil if there are none.
 	does func(*Pool, *Decision, *Runner, *bundle)
 }
@@ -44,173 +38,261 @@ type concession struct {
 // concessions are the rules for a runner whose pod has not started, or has no job yet. The first that applies decides.
 var concessions = []concession{
 	{name: "another runner, which comes first, has the same claim", reason: v1alpha1.ReasonVolumeClaimShared,
-		applies: func(_ *Pool, r *Runner, b *bundle) bool { return firstHolder(b) != r },
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("runner %s has the same claims as runner %s: another runner takes its place", r.Name,
-				firstHolder(b).Name)
+		applies: func(_ *Pool, r *Runner, b *bundle) string {
+			return when(firstHolder(b) != r, "it has the same claims as runner %s", firstHolder(b).Name)
 		}},
 	{name: "its claims are from another address or group", up: true, reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, _ *Runner, b *bundle) bool { return p.foreign(b) },
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("runner %s has %s of another GitHub address or runner group than the scale set now: "+
-				"another runner takes its place", r.Name, b)
+		applies: func(p *Pool, _ *Runner, b *bundle) string {
+			return when(p.foreign(b), "%s is of another GitHub address or runner group than the scale set now", b)
 		}},
-	{name: "the volume of its claim is gone", reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(_ *Pool, _ *Runner, b *bundle) bool { return b.any(func(c *Claim) bool { return c.Lost }) },
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("a volume of %s, which runner %s has, is gone: another runner takes its place",
-				b, r.Name)
-		}},
-	{name: "a claim that it names is none that it may have", reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(_ *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Unusable },
-		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("runner %s can't have a claim that it names: another runner takes its place", r.Name)
-		}},
-	{name: "the API server refuses its claim, and another one is free", reason: v1alpha1.ReasonVolumeClaimRefused,
-		applies: func(p *Pool, r *Runner, _ *bundle) bool { return r.Failure.Kind == Refused && p.spare > 0 },
-		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("the API server refuses a claim for runner %s, and another claim has become free: "+
-				"another runner takes its place", r.Name)
+	{name: "a claim of it can't be used by anybody, or is none that it may have",
+		reason: v1alpha1.ReasonVolumeClaimUnusable, applies: (*Pool).unusable},
+	{name: "the API server refuses its claim", reason: v1alpha1.ReasonVolumeClaimRefused,
+		applies: func(p *Pool, r *Runner, b *bundle) string {
+			late := p.ephemeralInstead() && p.failedFor(r, FailureTimeout)
+			return when(r.Failure.Kind == Refused && (len(p.spare) > 0 || late),
+				"the API server refuses a claim, and it needs not wait")
 		},
-		does: func(p *Pool, _ *Decision, _ *Runner, _ *bundle) { p.spare-- }}, // each serves one
+		does: func(p *Pool, d *Decision, _ *Runner, b *bundle) { d.follow.storageFailed = true; p.takes(b, false) }},
+	{name: "its claims get no volume, and are copies of a snapshot that is not the newest any more",
+		reason: v1alpha1.ReasonVolumeClaimUnusable,
+		applies: func(p *Pool, r *Runner, b *bundle) string {
+			return when(p.ofSnapshots() && !p.bound(r) && r.Failure.Kind == Unprovisioned &&
+				p.failedFor(r, FailureTimeout) && r.Seed != p.world.Snapshot,
+				"%s got no volume for %s, and there is another snapshot to copy", b,
+				p.now.Sub(r.Failure.Since).Truncate(time.Second))
+		}},
+	{name: "its claims get no volume", reason: v1alpha1.ReasonVolumeClaimUnusable,
+		applies: func(p *Pool, r *Runner, b *bundle) string {
+			fails := r.Failure.Kind == Unprovisioned && p.failedFor(r, FailureTimeout)
+			waits := r.Failure.Kind == Unplaced && p.failedFor(r, r.Patience) && p.boundWaitsSince.IsZero() // else no node is free
+			return when(!p.bound(r) && ((fails && (len(p.spare) > 0 || p.ephemeralInstead())) ||
+				(waits && len(p.spare) > 0)),
+				"%s got no volume for %s, and it needs not wait", b, p.now.Sub(r.Failure.Since).Truncate(time.Second))
+		},
+		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
+			d.follow.storageFailed = d.follow.storageFailed || r.Failure.Kind == Unprovisioned
+			p.takes(b, false)
+		}},
 	{name: "its node can't attach or mount its claims", reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			return r.Failure.Kind == Unmounted && p.failedFor(r, FailureTimeout)
+		applies: func(p *Pool, r *Runner, b *bundle) string {
+			return when(r.Failure.Kind == Unmounted && p.failedFor(r, FailureTimeout),
+				"its node could not mount %s for %s", b, FailureTimeout)
 		},
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s could not mount %s for %s: another runner takes its place",
-				r.Name, b,
-				FailureTimeout)
-		},
-		does: (*Pool).blameInTurn},
-	{name: "its claim was deleted before its pod had a node", reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, b *bundle) bool {
-			return p.unplaced(r) && slices.ContainsFunc(slices.Collect(maps.Keys(r.Claims)),
-				func(template string) bool {
-					claim := b.claims[template]
-					return r.Claims[template] != "" && (claim == nil || claim.Deleting)
-				})
-		},
-		message: func(r *Runner, _ *bundle) string {
-			return fmt.Sprintf("a claim of runner %s was deleted while its pod waited for a node: another "+
-				"runner takes its place", r.Name)
-		}},
-	{name: "its claims have no volume, and their template is another one now",
-		reason:  v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, b *bundle) bool { return p.unplaced(r) && b.any((*Claim).outdated) },
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and volumeClaimTemplates has changed since: "+
-				"another runner takes its place", b, r.Name, FailureTimeout)
-		}},
-	{name: "its claims have no volume, and another one is free", reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			return p.unplaced(r) && !p.bound(r) && p.spare > 0 &&
-				(p.passedOver(r) > p.swapsSince(r) || p.rested(fullSwapInterval))
-		},
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("%s of runner %s got no volume for %s, and another claim is free: another runner "+
-				"takes its place", b, r.Name, FailureTimeout)
-		},
-		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
-			p.spare--
-			p.swap(r, b)
-			p.blame(d, r, b)
-		}},
-	{name: "it has no node, and a later runner with other claims has got one",
-		reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			return p.unplaced(r) && p.bound(r) && p.passedOver(r) > p.swapsSince(r)
-		},
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and a later one did: another "+
-				"runner takes its place", r.Name, b, FailureTimeout)
-		},
-		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
-			p.swap(r, b)
-			p.blameInTurn(d, r, b)
-		}},
-	{name: "it has no node, and nothing shows that the cluster is full", reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			return p.unplaced(r) && p.bound(r) && !p.unboundWaits && p.maySwap()
-		},
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s: another runner takes its place, "+
-				"with other claims", r.Name, b, FailureTimeout)
-		},
-		does: func(p *Pool, _ *Decision, r *Runner, b *bundle) { p.swap(r, b) }},
-	{name: "it has no node, as if its claims were on a lost one, and there are no others",
-		reason: v1alpha1.ReasonVolumeClaimUnusable,
-		applies: func(p *Pool, r *Runner, _ *bundle) bool {
-			alone := p.bound(r) && !p.unboundWaits && !p.refused && p.spare == 0 && p.room() == 0
-			return alone && r.Failure.Kind == Unplaced && p.failedFor(r, lostNodeTimeout) && p.mayDiscard()
-		},
-		message: func(r *Runner, b *bundle) string {
-			return fmt.Sprintf("the pod of runner %s with %s got no node for %s, and no other claim may be created: "+
-				"another runner takes its place", r.Name, b, lostNodeTimeout)
-		},
-		does: func(p *Pool, d *Decision, r *Runner, b *bundle) {
-			p.swap(r, b)
-			p.discard(d, r, b, fmt.Sprintf("the pod of runner %s got no node with it for %s, and there is no other",
-				r.Name,
-				lostNodeTimeout))
-		}},
+		does: (*Pool).blameMount},
 }
+
+// when returns a text if a condition holds, else nothing.
+func when(condition bool, format string, arguments ...any) string {
+	if !condition {
+		return ""
+	}
+	return fmt.Sprintf(format, arguments...)
+}
+
+// unusable says why nobody can use a claim of a runner that waits, or why the runner may not.
+func (p *Pool) unusable(r *Runner, b *bundle) string {
+	gone := slices.ContainsFunc(slices.Collect(maps.Keys(r.Claims)), func(template string) bool {
+		claim := b.claims[template]
+		return r.Claims[template] != "" && (claim == nil || claim.Deleting)
+	})
+	switch {
+	case r.Failure.Kind == Unusable:
+		return "it can't have a claim that it names"
+	case b.any(func(c *Claim) bool { return c.Lost }):
+		return fmt.Sprintf("a volume of %s is gone", b)
+	case !p.unplaced(r):
+		return ""
+	case gone:
+		return fmt.Sprintf("a claim of %s was deleted while its pod waited for a node", b)
+	case b.any((*Claim).outdated):
+		return fmt.Sprintf("%s got no volume, and volumeClaimTemplates has changed since", b)
+	}
+	return ""
+}
+
+// ephemeralInstead reports whether a runner may have an empty directory instead of a claim.
+func (p *Pool) ephemeralInstead() bool { return p.policy.WhenExhausted == v1alpha1.EphemeralVolume }
 
 // giveWay plans the runners that make room for others because of their claims, and the records of that.
 func (p *Pool) giveWay(d *Decision) {
 	good, _ := p.free()
 	for _, b := range good {
 		if !b.any(func(c *Claim) bool { return !c.Bound }) {
-			p.spare++
+			p.spare = append(p.spare, b)
 		}
 	}
+	p.fresh = p.room()
 	for i := range p.world.Runners {
 		r := &p.world.Runners[i]
 		if !r.living() {
 			continue
 		}
-		for _, timeout := range []time.Duration{FailureTimeout, lostNodeTimeout} {
-			if due := r.Failure.Since.Add(timeout); r.Failure.Kind != "" && due.After(p.now) {
-				d.requeueBy(due)
-			}
+		if due := r.Failure.Since.Add(FailureTimeout); r.Failure.Kind != "" && due.After(p.now) {
+			d.requeueBy(due)
+		}
+		if r.Failure.Kind == Unprovisioned && p.failedFor(r, FailureTimeout) &&
+			(d.Unprovisioned == "" || r.Name < d.Unprovisioned) {
+			d.Unprovisioned = r.Name
 		}
 		suffixes := p.suffixes(r.Claims)
 		if len(suffixes) != 1 || r.Deleting {
 			continue // somebody else has made it, or it goes anyway
 		}
 		b := p.bundles[suffixes[0]]
-		at := slices.IndexFunc(concessions, func(c concession) bool { return (c.up || !r.Up) && c.applies(p, r, b) })
-		if at < 0 {
-			if p.unplaced(r) {
-				d.requeueBy(p.now.Add(stuckInterval))
-			}
+		if !p.concede(d, r, b) {
+			p.await(d, r, b)
+		}
+	}
+}
+
+// concede lets a runner give way if a concession applies to it.
+func (p *Pool) concede(d *Decision, r *Runner, b *bundle) bool {
+	for i := range concessions {
+		rule := &concessions[i]
+		if r.Up && !rule.up {
 			continue
 		}
-		rule := &concessions[at]
+		why := rule.applies(p, r, b)
+		if why == "" {
+			continue
+		}
 		if rule.does != nil {
 			rule.does(p, d, r, b)
 		}
-		d.Replacements = append(d.Replacements,
-			Replacement{Runner: r.Name, Reason: rule.reason, Message: rule.message(r, b)})
+		p.replace(d, r, rule.reason, why)
+		return true
 	}
-	d.swapped, d.swappedBound, d.discarded = p.swapped, p.swappedBound, p.discarded
+	return false
 }
 
-// swap remembers that a runner gives a bundle up in the hope of another place.
-func (p *Pool) swap(r *Runner, b *bundle) {
-	p.swapped = append(p.swapped, b.suffix)
-	p.swappedBound = p.swappedBound || p.bound(r)
+// await lets a runner that waits for a node keep its claims or change them.
+func (p *Pool) await(d *Decision, r *Runner, b *bundle) {
+	if r.Up || (r.Failure.Kind != Unplaced && r.Failure.Kind != Unprovisioned) {
+		return
+	}
+	if !p.bound(r) {
+		d.requeueBy(p.now.Add(stuckInterval))
+		return
+	}
+	if b.at >= places.Empty {
+		d.AwaitPlace.Insert(r.Name)
+		if p.failedFor(r, r.Patience/2) && (d.PlaceLost == "" || r.Name < d.PlaceLost) {
+			d.PlaceLost = r.Name
+		}
+	}
+	pod := p.waits(d, r, b)
+	verdict := waiting.Decide(pod)
+	if !verdict.Change {
+		d.requeueBy(p.now.Add(stuckInterval))
+		return
+	}
+	switch {
+	case verdict.Claim:
+		d.follow.blamed[b.itself()] = places.Unknown
+	default:
+		d.follow.blamed[b.key()] = b.at
+	}
+	switch {
+	case verdict.Try:
+		d.follow.tried = true
+	case pod.Overtaken && !verdict.Claim:
+		d.follow.swaps++
+	}
+	if verdict.Discard {
+		p.deleteAll(d, b, Discarded, fmt.Sprintf("%s (%s), and there is no room for another one", verdict.Why, b.key()),
+			r.Name)
+	} else {
+		p.takes(b, verdict.Claim)
+	}
+	p.replace(d, r, v1alpha1.ReasonVolumeClaimUnusable, fmt.Sprintf("its pod with %s (%s) got no node for %s: %s", b,
+		b.key(), pod.Waits.Truncate(time.Second), verdict.Why))
 }
 
-// blameInTurn records that a runner could not use a bundle, unless that would discard it too soon after another one.
-func (p *Pool) blameInTurn(d *Decision, r *Runner, b *bundle) {
-	if len(b.failures) < maxFailures-1 || p.mayDiscard() {
-		p.blame(d, r, b)
+// waits returns what is known of a runner whose pod has no node although its claims have volumes.
+func (p *Pool) waits(d *Decision, r *Runner, b *bundle) *waiting.Pod {
+	overtaken, bypassed := p.passedOver(r, b)
+	elsewhere := func(other *bundle) bool { return other.key() != b.key() }
+	outside := !b.any(func(c *Claim) bool { return c.Bound && !c.Place.Elsewhere(p.world.Nodes) })
+	return &waiting.Pod{
+		Waits: p.now.Sub(r.Failure.Since), Patience: r.Patience, Place: b.at,
+		Announced: r.Announced, Denied: r.Denied, Settled: p.settled, Outside: outside,
+		NodesCome: p.memory.nodesCome, Overtaken: overtaken > p.swapsSince(r)+d.follow.swaps,
+		Bypassed: bypassed >= enoughToBypass,
+		Tried:    p.unboundWaits || d.follow.tried || p.triedWithin(r.Patience),
+		Instead: waiting.Instead{
+			Used: slices.ContainsFunc(p.spare, func(other *bundle) bool {
+				return elsewhere(other) && other.at == places.Reachable
+			}),
+			Other: slices.ContainsFunc(p.spare, elsewhere) || (bypassed >= enoughToBypass && len(p.spare) > 0),
+			Fresh: p.fresh > 0, Directory: p.policy.WhenExhausted == v1alpha1.EphemeralVolume,
+		},
 	}
 }
 
-// blame records that a runner could not use a bundle. After the second in a row the bundle is discarded.
-func (p *Pool) blame(d *Decision, r *Runner, b *bundle) {
+// takes counts what a runner's successor gets: a free bundle, of another place unless same is set, else a new one.
+func (p *Pool) takes(b *bundle, same bool) {
+	best := -1
+	for i, other := range p.spare {
+		if (same || other.key() != b.key()) && (best < 0 || other.at < p.spare[best].at) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		p.spare = slices.Delete(p.spare, best, best+1)
+	} else if p.fresh > 0 {
+		p.fresh--
+	}
+}
+
+// passedOver counts the runners that are younger than r and have got a node since it was found to have none. Each with
+// claims of another place shows that there is a node elsewhere; in a full cluster it is the one that an ended job has
+// left, so each lets a single runner give way. Several of the same place show that the claim is what keeps it.
+func (p *Pool) passedOver(r *Runner, b *bundle) (elsewhere, same int) {
+	for _, other := range p.memory.placed {
+		switch {
+		case !other.createdAt.After(r.CreatedAt) || !other.at.After(r.Failure.Since):
+		case slices.ContainsFunc(other.suffixes, func(suffix string) bool {
+			return p.bundles[suffix] != nil && p.bundles[suffix].key() == b.key()
+		}):
+			same++
+		default:
+			elsewhere++
+		}
+	}
+	return elsewhere, same
+}
+
+// swapsSince counts the runners that have given way because others have got nodes since r was found to have none.
+func (p *Pool) swapsSince(r *Runner) (count int) {
+	for _, at := range p.memory.swaps {
+		if at.After(r.Failure.Since) {
+			count++
+		}
+	}
+	return count
+}
+
+// triedWithin reports whether a runner has given way in hope for that long.
+func (p *Pool) triedWithin(patience time.Duration) bool {
+	return !p.memory.triedAt.IsZero() && p.now.Before(p.memory.triedAt.Add(patience))
+}
+
+func (p *Pool) replace(d *Decision, r *Runner, reason, why string) {
+	d.Replacements = append(d.Replacements, Replacement{Runner: r.Name, Reason: reason,
+		Message: fmt.Sprintf("another runner, with other claims, takes the place of runner %s: %s", r.Name, why)})
+}
+
+// blameMount records that a node could not mount a bundle for a runner. After the second in a row the bundle is
+// discarded if it is to blame, and not the storage: while several can't be mounted none is.
+func (p *Pool) blameMount(d *Decision, r *Runner, b *bundle) {
+	if p.ephemeralInstead() {
+		d.follow.owed++
+	}
+	if len(p.memory.unmounted) > 1 ||
+		(len(b.failures) >= maxFailures-1 && (!p.mayDiscard(d) || !p.isToBlame(b))) {
+		return
+	}
 	if !slices.ContainsFunc(b.failures, func(f FailedUse) bool { return f.Runner == r.Name }) {
 		b.failures = append(slices.Clone(b.failures), FailedUse{Runner: r.Name, At: r.Failure.Since})
 		if first := b.first(); first != nil && len(b.failures) < maxFailures {
@@ -222,19 +304,31 @@ func (p *Pool) blame(d *Decision, r *Runner, b *bundle) {
 		}
 	}
 	if len(b.failures) >= maxFailures {
-		p.discard(d, r, b, b.blames())
+		d.follow.discarded = true
+		p.deleteAll(d, b, Discarded, b.blames(), r.Name)
 	}
 }
 
-// discard plans to delete a bundle that a runner could not use.
-func (p *Pool) discard(d *Decision, r *Runner, b *bundle, because string) {
-	p.discarded = p.discarded || p.bound(r)
-	p.deleteAll(d, b, Discarded, because, r.Name)
+// isToBlame reports whether another bundle was mounted after this one could not be, or there is no other that could
+// have been, and no runner that can do without.
+func (p *Pool) isToBlame(b *bundle) bool {
+	others := 0
+	for suffix, other := range p.bundles {
+		if other == b || len(other.claims) == 0 {
+			continue
+		}
+		others++
+		if p.memory.worked[suffix].After(b.failures[0].At) {
+			return true
+		}
+	}
+	return others == 0 && !p.ephemeralInstead()
 }
 
-// mayDiscard reports whether a bundle may be discarded because a pod could not use it.
-func (p *Pool) mayDiscard() bool {
-	return !p.discarded && (p.memory.discardedAt.IsZero() || !p.now.Before(p.memory.discardedAt.Add(discardInterval)))
+// mayDiscard reports whether a bundle may be discarded because a node could not mount it.
+func (p *Pool) mayDiscard(d *Decision) bool {
+	last := p.memory.discardedAt
+	return !d.follow.discarded && (last.IsZero() || !p.now.Before(last.Add(discardInterval)))
 }
 
 // firstHolder returns the runner that keeps a bundle that several name: one whose pod is up, else the oldest.
@@ -258,66 +352,5 @@ func (p *Pool) failedFor(r *Runner, timeout time.Duration) bool {
 }
 
 func (p *Pool) unplaced(r *Runner) bool {
-	return !r.Up && r.Failure.Kind == Unplaced && p.failedFor(r, FailureTimeout)
-}
-
-// passedOver counts the runners that are younger than r and have got a node since it was found to have none. Each shows
-// that there is a place; in a full cluster it is the one that an ended job has left, so each lets a single runner give
-// way.
-func (p *Pool) passedOver(r *Runner) (count int) {
-	for i := range p.world.Runners {
-		other := &p.world.Runners[i]
-		if other.CreatedAt.After(r.CreatedAt) && other.PlacedAt.After(r.Failure.Since) {
-			count++
-		}
-	}
-	return count
-}
-
-// swapsSince counts the runners that have given way in the hope of another place since r was found to have none.
-func (p *Pool) swapsSince(r *Runner) int {
-	count := len(p.swapped)
-	for _, at := range p.memory.swaps {
-		if at.After(r.Failure.Since) {
-			count++
-		}
-	}
-	return count
-}
-
-// maySwap reports whether a runner may give way although nothing shows that there is another place: there are other
-// claims, and no runner has given way lately.
-func (p *Pool) maySwap() bool {
-	switch {
-	case p.room() > 0:
-		return p.rested(swapInterval)
-	case p.spare > 0:
-		return p.rested(fullSwapInterval)
-	}
-	return false
-}
-
-// rested reports whether no runner has given way in the hope of another place for that long.
-func (p *Pool) rested(interval time.Duration) bool {
-	swaps := p.memory.swaps
-	return len(p.swapped) == 0 && (len(swaps) == 0 || !p.now.Before(swaps[len(swaps)-1].Add(interval)))
-}
-
-// blames names the runners that could not use the bundle.
-func (b *bundle) blames() string {
-	last := b.failures[len(b.failures)-1]
-	return fmt.Sprintf("the pods of %d runners in a row, the last of them %s, could not be placed with it or mount it",
-		len(b.failures), last.Runner)
-}
-
-// String names the bundle's claims.
-func (b *bundle) String() string {
-	names := make([]string, 0, len(b.claims))
-	for _, template := range slices.Sorted(maps.Keys(b.claims)) {
-		names = append(names, b.claims[template].Name)
-	}
-	if len(names) == 1 {
-		return "claim " + names[0]
-	}
-	return fmt.Sprintf("claims %v", names)
+	return !r.Up && (r.Failure.Kind == Unplaced || r.Failure.Kind == Unprovisioned) && p.failedFor(r, FailureTimeout)
 }

@@ -3,24 +3,18 @@ package volumeclaims
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/jobreports"
 )
 
-const (
-	// The report about a job may come until reportGrace after its runner's end, or after its listener has come back.
-	// Usually it comes within a second; a listener that has just come back has a queue to read.
-	reportGrace = time.Minute
-	// longestReportGrace is the same while the listener does not listen: longer than its restart on another node
-	// takes.
-	longestReportGrace = 5 * time.Minute
-)
+// In mode Snapshot the claims of a set that takes no jobs wait for a report for snapshotReportGrace.
+const snapshotReportGrace = 10 * time.Minute
 
 // Verdict decides what becomes of the claims of a runner that has ended.
 type Verdict string
@@ -40,36 +34,56 @@ const (
 // reports whether a report could tell otherwise; why follows on "the claim is not kept: ".
 var returning = []struct {
 	name    string
-	applies func(*v1alpha1.KeepClaimsAfter, *Runner) bool
+	applies func(*v1alpha1.VolumeClaimPool, *Runner) bool
 	verdict Verdict
 	unknown func(*Runner) bool
 	why     func(*Runner) string
 }{
-	{"nothing has run", func(_ *v1alpha1.KeepClaimsAfter, r *Runner) bool { return !r.Started }, Kept, nil, nil},
-	{"the event is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
+	{"nothing has run", func(_ *v1alpha1.VolumeClaimPool, r *Runner) bool { return !r.Started }, Kept, nil, nil},
+	{"a volume is full", func(pool *v1alpha1.VolumeClaimPool, r *Runner) bool {
+		_, percent := r.fullest()
+		return pool.MaxUsedPercent != nil && percent > *pool.MaxUsedPercent
+	}, Spoiled, func(*Runner) bool { return false }, func(r *Runner) string {
+		volume, percent := r.fullest()
+		return fmt.Sprintf("%d %% of volume %s is used, which is more than maxUsedPercent", percent, volume)
+	}},
+	{"the event is not among those named", func(pool *v1alpha1.VolumeClaimPool, r *Runner) bool {
+		keep := pool.KeepAfter
 		return len(keep.Events) > 0 && !slices.Contains(keep.Events, r.Job.Event)
 	}, Spoiled, func(r *Runner) bool { return r.Job.Event == "" },
 		func(r *Runner) string { return fmt.Sprintf("the job's event is %s", cmp.Or(r.Job.Event, "unknown")) }},
-	{"the result is not among those named", func(keep *v1alpha1.KeepClaimsAfter, r *Runner) bool {
+	{"the result is not among those named", func(pool *v1alpha1.VolumeClaimPool, r *Runner) bool {
+		keep := pool.KeepAfter
 		return len(keep.Results) > 0 && !slices.Contains(keep.Results, r.Job.Result)
 	}, Spoiled, func(r *Runner) bool { return r.Job.Result == "" },
 		func(r *Runner) string { return fmt.Sprintf("the job's result is %s", cmp.Or(r.Job.Result, "unknown")) }},
 }
 
+// fullest returns the fullest volume of those of the runner's claims, and how full it was. An empty directory in the place
+// of a claim doesn't count.
+func (r *Runner) fullest() (volume string, percent int) {
+	for _, name := range slices.Sorted(maps.Keys(r.UsedPercent)) {
+		if used := r.UsedPercent[name]; r.Claims[name] != "" && used > percent {
+			volume, percent = name, used
+		}
+	}
+	return volume, percent
+}
+
 // Returns reports what becomes of the claims of a runner that has ended and, if they are not passed on, why. Awaited
-// ends at due.
+// ends at due; zero means that it has no end while the set takes no jobs.
 func Returns(
 	set *v1alpha1.AutoscalingRunnerSet, runner *Runner, now time.Time,
 ) (verdict Verdict, why string, due time.Time) {
 	pool := set.Spec.EffectiveVolumeClaimPool()
 	for _, rule := range returning {
 		switch {
-		case !rule.applies(pool.KeepAfter, runner):
+		case !rule.applies(&pool, runner):
 			continue
 		case rule.verdict == Kept:
 			return Kept, "", time.Time{}
 		case rule.unknown(runner):
-			if due = reportDue(set, runner.EndedAt, now); now.Before(due) {
+			if due, comes := reportDue(set, runner.EndedAt, now); comes {
 				return Awaited, "", due
 			}
 		}
@@ -78,21 +92,15 @@ func Returns(
 	return Kept, "", time.Time{}
 }
 
-// reportDue returns the time until which the report about a runner's job may come if the runner ended at a time, zero
-// if it was not seen to end. The listener of a set that is being deleted goes first. If the listener is said to have
-// come back after now, a clock ahead of ours wrote that, and it does not count.
-func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) time.Time {
-	listens := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionListenerReady)
-	switch latest := endedAt.Add(longestReportGrace); {
-	case endedAt.IsZero() || set.DeletionTimestamp != nil:
-		return time.Time{}
-	case listens == nil || (listens.Status == metav1.ConditionTrue && listens.LastTransitionTime.After(now)):
-		return endedAt.Add(reportGrace)
-	case listens.Status != metav1.ConditionTrue:
-		return latest
-	default:
-		return kube.EarlierOf(latest, kube.LaterOf(endedAt, listens.LastTransitionTime.Time).Add(reportGrace))
+// reportDue reports whether the report about the job of a runner that ended at a time may still come, and until when. In
+// mode Snapshot nothing is lost but a snapshot, so a set that takes no jobs is not waited for without end.
+func reportDue(set *v1alpha1.AutoscalingRunnerSet, endedAt, now time.Time) (due time.Time, comes bool) {
+	due, comes = jobreports.Due(set, endedAt, now)
+	if comes && due.IsZero() && set.Spec.OfSnapshots() {
+		due = endedAt.Add(snapshotReportGrace)
+		return due, now.Before(due)
 	}
+	return due, comes
 }
 
 // Asks reports whether a set passes claims on only after some jobs: whoever may have had a job spends its claims until

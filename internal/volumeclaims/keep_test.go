@@ -52,9 +52,62 @@ func TestAResultIsWaitedForWhileTheListenerIsAway(t *testing.T) {
 			if (verdict == volumeclaims.Awaited) == test.want.IsZero() || !due.Equal(test.want) {
 				t.Errorf("%s until %s, want it until %s", verdict, due, test.want)
 			}
-			if verdict, why, _ := volumeclaims.Returns(set, runner, at(10)); verdict != volumeclaims.Spoiled ||
+			if verdict, why, _ := volumeclaims.Returns(set, runner, at(12)); verdict != volumeclaims.Spoiled ||
 				why == "" {
-				t.Errorf("ten minutes later: %s", verdict)
+				t.Errorf("twelve minutes later: %s", verdict)
+			}
+		})
+	}
+}
+
+// A set that takes no jobs has no session: GitHub keeps the reports for the next one, and the claims are kept for them.
+func TestASetThatTakesNoJobsLosesNoClaims(t *testing.T) {
+	at := func(minute int) time.Time { return start.Add(time.Duration(minute) * time.Minute) }
+	const night = 12 * 60
+	drained := func(s *v1alpha1.AutoscalingRunnerSet) {
+		s.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.AutoscalingRunnerSet)
+		status metav1.ConditionStatus
+		reason string
+		since  int
+		now    int
+		want   volumeclaims.Verdict
+		due    int // 0: there is no end
+	}{
+		"drained":                 {drained, metav1.ConditionTrue, v1alpha1.ReasonDrained, -60, night, volumeclaims.Awaited, 0},
+		"drained a moment ago":    {drained, metav1.ConditionTrue, "Listening", -60, night, volumeclaims.Awaited, 0},
+		"its listener fails":      {drained, metav1.ConditionFalse, "PodCrashed", 1, night, volumeclaims.Awaited, 0},
+		"a window has no runners": {func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(0) }, metav1.ConditionFalse, "PodCrashed", -60, night, volumeclaims.Awaited, 0},
+		"not opened yet":          {nil, metav1.ConditionTrue, v1alpha1.ReasonMaxRunnersZero, -60, night, volumeclaims.Awaited, 0},
+		"it is being opened":      {nil, metav1.ConditionUnknown, "ListenerStarting", night, night, volumeclaims.Awaited, night + 5},
+		"GitHub is away then":     {nil, metav1.ConditionFalse, "GitHubUnavailable", night, night + 4, volumeclaims.Awaited, night + 5},
+		"and stays away":          {nil, metav1.ConditionFalse, "GitHubUnavailable", night, night + 5, volumeclaims.Spoiled, 0},
+		"it was opened":           {nil, metav1.ConditionTrue, "Listening", night, night, volumeclaims.Awaited, night + 1},
+		"and brought nothing":     {nil, metav1.ConditionTrue, "Listening", night, night + 1, volumeclaims.Spoiled, 0},
+		"it goes": {func(s *v1alpha1.AutoscalingRunnerSet) { drained(s); s.DeletionTimestamp = new(metav1.Now()) },
+			metav1.ConditionTrue, v1alpha1.ReasonDrained, -60, 1, volumeclaims.Spoiled, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := newSet("docker")
+			set.Spec.VolumeClaimPool.KeepAfter = &v1alpha1.KeepClaimsAfter{Results: []string{"succeeded"}}
+			set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady, Status: test.status,
+				Reason: test.reason, LastTransitionTime: metav1.NewTime(at(test.since))}}
+			if test.change != nil {
+				test.change(set)
+			}
+			var want time.Time
+			if test.due != 0 {
+				want = at(test.due)
+			}
+			runner := &volumeclaims.Runner{Started: true, EndedAt: start}
+			if got, _, due := volumeclaims.Returns(set, runner, at(test.now)); got != test.want || !due.Equal(want) {
+				t.Errorf("%s until %s, want %s until %s", got, due, test.want, want)
+			}
+			runner.Job.Result = "succeeded" // the report has come
+			if got, _, _ := volumeclaims.Returns(set, runner, at(test.now)); got != volumeclaims.Kept {
+				t.Errorf("with the report: %s", got)
 			}
 		})
 	}

@@ -10,10 +10,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/podstatus"
 )
-
-// snapshotGroup is the API group of VolumeSnapshots.
-const snapshotGroup = "snapshot.storage.k8s.io"
 
 // Missing returns the claims that a runner names and that don't exist, ready to be created. find returns the claim of
 // that name, nil if there is none. Templates that the set no longer has make no claim.
@@ -46,6 +44,9 @@ func sourceOf(
 		return fixed
 	}
 	seed := runner.Annotations[v1alpha1.AnnotationVolumeClaimSeed]
+	if set.Spec.OfSnapshots() {
+		return snapshotFor(set, template, seed)
+	}
 	if !set.Spec.EffectiveVolumeClaimPool().SeedFrom.Newest || seed == "" {
 		return nil
 	}
@@ -57,19 +58,16 @@ func sourceOf(
 	return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: source.Name}
 }
 
-// fixedSource returns the source that every new claim is a copy of according to seedFrom, nil if it names none.
-func fixedSource(set *v1alpha1.AutoscalingRunnerSetSpec) *corev1.TypedLocalObjectReference {
-	switch from := set.EffectiveVolumeClaimPool().SeedFrom; {
-	case from.PersistentVolumeClaim != "":
-		return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: from.PersistentVolumeClaim}
-	case from.VolumeSnapshot != "":
-		return &corev1.TypedLocalObjectReference{
-			APIGroup: new(snapshotGroup),
-			Kind:     "VolumeSnapshot",
-			Name:     from.VolumeSnapshot,
-		}
+// snapshotFor returns the source of a claim that is a copy of the template's snapshot with that suffix. The snapshot may
+// be gone by now: then the claim gets no volume, and its runner gives way.
+func snapshotFor(
+	set *v1alpha1.AutoscalingRunnerSet, template *v1alpha1.VolumeClaimTemplate, suffix string,
+) *corev1.TypedLocalObjectReference {
+	name := claimName(set.Name, template.Metadata.Name, suffix)
+	if _, ours := suffixOf(set.Name, template.Metadata.Name, name); !ours {
+		return nil
 	}
-	return nil
+	return ofSnapshot(name)
 }
 
 // newClaim returns a claim of the template.
@@ -110,8 +108,12 @@ func SetOwners(claim *corev1.PersistentVolumeClaim, set *v1alpha1.AutoscalingRun
 	claim.OwnerReferences = slices.Concat(others, Owners(set))
 }
 
+// workVolume is the volume with the work directory, which container hooks share with the pods of a job.
+const workVolume = "work"
+
 // Mount gives the pod the volumes of a runner's claims, its spec.volumeClaims. As in a StatefulSet, a claim replaces
-// the volume of the same name. A claim without a name is an emptyDir.
+// the volume of the same name. A claim without a name is an emptyDir. Container hooks are told of the claim with the work
+// directory.
 func Mount(pod *corev1.PodSpec, claims map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(claims)) {
 		volume := corev1.Volume{Name: name}
@@ -126,6 +128,12 @@ func Mount(pod *corev1.PodSpec, claims map[string]string) {
 		} else {
 			pod.Volumes[at] = volume
 		}
+	}
+	_, hooks := kube.RunnerEnv(pod, kube.EnvContainerHooks)
+	_, given := kube.RunnerEnv(pod, kube.EnvWorkClaim)
+	if claim := claims[workVolume]; claim != "" && hooks && !given {
+		container := kube.Container(pod, v1alpha1.RunnerContainerName)
+		container.Env = append(container.Env, corev1.EnvVar{Name: kube.EnvWorkClaim, Value: claim})
 	}
 }
 
@@ -146,4 +154,47 @@ func VolumesOf(pod *corev1.Pod) map[string]string {
 		}
 	}
 	return claims
+}
+
+// UnmountedTemplates returns the names of claim templates that no container of the runners' pods mounts: they cost what they cost,
+// and serve nobody.
+func UnmountedTemplates(spec *v1alpha1.AutoscalingRunnerSetSpec) []string {
+	mounted := map[string]bool{}
+	pod := &spec.Template.Spec
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, mount := range container.VolumeMounts {
+			mounted[mount.Name] = true
+		}
+	}
+	var unmounted []string
+	for i := range spec.VolumeClaimTemplates {
+		if name := spec.VolumeClaimTemplates[i].Metadata.Name; name != "" && !mounted[name] {
+			unmounted = append(unmounted, name)
+		}
+	}
+	return unmounted
+}
+
+// UsedPercent returns how full a pod's volumes were at the end of its job, by their names, as the hook of feedback.jobLog
+// has told; nil if it hasn't.
+func UsedPercent(pod *corev1.Pod) map[string]int {
+	var used map[string]int
+	for _, volume := range podstatus.VolumesOf(pod, v1alpha1.RunnerContainerName) {
+		if used == nil {
+			used = map[string]int{}
+		}
+		used[volume.Name] = volume.Percent()
+	}
+	return used
+}
+
+// Named reports whether a runner's claims, by the names of their volumes, are any. One without a name is an empty
+// directory.
+func Named(claims map[string]string) bool {
+	for _, name := range claims {
+		if name != "" {
+			return true
+		}
+	}
+	return false
 }

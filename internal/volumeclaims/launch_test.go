@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -64,5 +65,37 @@ func TestWhichJobsSpoilAClaim(t *testing.T) {
 				t.Errorf("%s: %q", verdict, why)
 			}
 		})
+	}
+}
+
+// Container hooks mount the claim with the work directory in the pods of a job, by the name that they are told.
+func TestContainerHooksAreToldOfTheWorkDirectorysClaim(t *testing.T) {
+	for name, test := range map[string]struct {
+		claim string
+		env   []corev1.EnvVar
+		want  string
+	}{
+		"leased":             {"linux-work-22222", []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}, "linux-work-22222"},
+		"the user knows":     {"linux-work-22222", []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}, {Name: kube.EnvWorkClaim, Value: "own"}}, "own"},
+		"an empty directory": {"", []corev1.EnvVar{{Name: kube.EnvContainerHooks, Value: "/hooks"}}, ""},
+		"no hooks":           {"linux-work-22222", nil, ""},
+	} {
+		pod := &corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.RunnerContainerName, Env: test.env}}}
+		volumeclaims.Mount(pod, map[string]string{"work": test.claim})
+		if got, _ := kube.RunnerEnv(pod, kube.EnvWorkClaim); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestTemplatesThatNoContainerMountsAreKnown(t *testing.T) {
+	set := newSet("docker", "go", "npm")
+	mounts := func(name string) []corev1.VolumeMount { return []corev1.VolumeMount{{Name: name, MountPath: "/x"}} }
+	set.Spec.Template.Spec = corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "dind", VolumeMounts: mounts("docker")}},
+		Containers:     []corev1.Container{{Name: "runner", VolumeMounts: mounts("npm")}},
+	}
+	if got := volumeclaims.UnmountedTemplates(&set.Spec); len(got) != 1 || got[0] != "go" {
+		t.Errorf("%v, want go", got)
 	}
 }

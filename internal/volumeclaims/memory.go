@@ -7,6 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/volumeclaims/places"
 )
 
 const (
@@ -24,6 +27,14 @@ const (
 	// A runner that gave way in the hope of another place is remembered for swapsKept. No pod waits as long for a node
 	// that the others get.
 	swapsKept = time.Hour
+	// A place that a runner gave up is used last for blameKept: until then it has usually got room.
+	blameKept = 10 * time.Minute
+	// placedKept limits the runners that are remembered because they have got nodes while others wait.
+	placedKept = 200
+	// The recorded use of a bundle may be behind by shortestRecordInterval or idleTTL/recordFraction, whichever is longer:
+	// a bundle in constant use costs one request in that time, 42 h by default, and none if idleTTL is 0.
+	shortestRecordInterval = 15 * time.Minute
+	recordFraction         = 4
 )
 
 // Memory has all that a process remembers of one set's claims between passes. One worker at a time uses it.
@@ -38,16 +49,46 @@ type Memory struct {
 	// usedAt has the time at which each bundle was last in use, exactly if this process has seen it, else at the
 	// latest.
 	usedAt map[string]time.Time
-	// avoided are the bundles that runners gave up in the hope of another place, and when.
-	avoided map[string]time.Time
-	// swaps has the times at which they did so, for swapsKept; boundSwapAt is the last such time of a bundle with
-	// volumes. At discardedAt a bundle was last discarded because a pod could not use it.
-	swaps                    []time.Time
-	boundSwapAt, discardedAt time.Time
+	// blamed are the places that runners gave up, and when.
+	blamed map[string]blame
+	// swaps has the times at which they did so because others had got nodes elsewhere, for swapsKept. At triedAt one did
+	// so in hope only.
+	swaps   []time.Time
+	triedAt time.Time
+	// At discardedAt a bundle was last discarded because a pod could not mount it. unmounted are the bundles that nodes
+	// could not mount, and when they last said so; worked has the time at which a pod last got a node on which its
+	// volumes were mounted, by bundle.
+	discardedAt       time.Time
+	unmounted, worked map[string]time.Time
+	// At storageFailedAt a runner last gave up a new claim that was refused or got no volume. owed counts the empty
+	// directories that take the places of claims that could not be mounted.
+	storageFailedAt time.Time
+	owed            int
+	// placed are runners that have got nodes while another one has waited for one with volumes, the latest last.
+	placed []placed
+	// goneAt has the time at which the node of a bundle's volumes was first seen to be gone.
+	goneAt map[string]time.Time
+	// nodesCome is set if a node was made while a pod of the set waited for one: there is an autoscaler.
+	nodesCome bool
+	// usedPercent has how full the volumes of claims were at the end of the last job that told it, by their names.
+	usedPercent map[string]int
 	// written are the changes of claims that were asked for lately, without their values, and when.
 	written map[Record]time.Time
 	// housekeeping has the times at which requests were spent on things that nobody waits for.
 	housekeeping []time.Time
+}
+
+// placed is a runner that has got a node, when, and its bundles.
+type placed struct {
+	runner        string
+	createdAt, at time.Time
+	suffixes      []string
+}
+
+// blame is when runners gave up a place, and what was known of it.
+type blame struct {
+	at    time.Time
+	state places.State
 }
 
 // request is a claim that may have been created.
@@ -61,7 +102,9 @@ type request struct {
 func NewMemory(set string) *Memory {
 	return &Memory{
 		set: set, requested: map[string]request{}, promised: map[string]Lease{}, deleting: map[types.UID]time.Time{},
-		usedAt: map[string]time.Time{}, avoided: map[string]time.Time{}, written: map[Record]time.Time{},
+		usedAt: map[string]time.Time{}, written: map[Record]time.Time{}, blamed: map[string]blame{},
+		unmounted: map[string]time.Time{}, goneAt: map[string]time.Time{},
+		worked: map[string]time.Time{}, usedPercent: map[string]int{},
 	}
 }
 
@@ -126,14 +169,54 @@ func (m *Memory) Observe(world *World) *Pool {
 		case !known || used.Before(b.recorded()):
 			m.usedAt[suffix] = p.lastUse(b)
 		}
+		if _, known := m.goneAt[suffix]; b.at == places.Gone && !known {
+			m.goneAt[suffix] = world.Now
+		}
+		for _, r := range b.holders {
+			if r.Failure.Kind == Unmounted && !r.Up {
+				m.unmounted[suffix] = world.Now
+			}
+			if r.Up {
+				m.worked[suffix] = kube.LaterOf(m.worked[suffix], r.PlacedAt)
+			}
+			m.nodesCome = m.nodesCome || p.madeAfter(r.Node, r.CreatedAt)
+		}
+		for _, claim := range b.claims {
+			m.nodesCome = m.nodesCome || p.madeAfter(claim.SelectedNode, claim.CreatedAt)
+		}
 	}
+	m.observePlaced(p)
 	gone := func(suffix string, _ time.Time) bool { return p.bundles[suffix] == nil }
 	maps.DeleteFunc(m.usedAt, gone)
-	maps.DeleteFunc(m.avoided, gone)
+	maps.DeleteFunc(m.worked, gone)
+	maps.DeleteFunc(m.goneAt, func(suffix string, _ time.Time) bool {
+		return p.bundles[suffix] == nil || p.bundles[suffix].at != places.Gone
+	})
+	maps.DeleteFunc(m.blamed, func(_ string, b blame) bool { return !world.Now.Before(b.at.Add(blameKept)) })
+	maps.DeleteFunc(m.unmounted,
+		func(_ string, at time.Time) bool { return !world.Now.Before(at.Add(FailureTimeout)) })
 	m.swaps = slices.DeleteFunc(m.swaps, func(at time.Time) bool { return !world.Now.Before(at.Add(swapsKept)) })
 	m.housekeeping = slices.DeleteFunc(m.housekeeping,
 		func(at time.Time) bool { return !world.Now.Before(at.Add(housekeepingInterval)) })
 	return p
+}
+
+// observePlaced remembers who gets a node while another one waits for one: it may be gone again before the other one's
+// patience ends.
+func (m *Memory) observePlaced(p *Pool) {
+	if p.boundWaitsSince.IsZero() {
+		m.placed = nil
+		return
+	}
+	for i := range p.world.Runners {
+		r := &p.world.Runners[i]
+		if !r.PlacedAt.After(p.boundWaitsSince) || slices.ContainsFunc(m.placed, func(other placed) bool { return other.runner == r.Name }) {
+			continue
+		}
+		m.placed = append(m.placed,
+			placed{runner: r.Name, createdAt: r.CreatedAt, at: r.PlacedAt, suffixes: p.suffixes(r.Claims)})
+	}
+	m.placed = m.placed[max(0, len(m.placed)-placedKept):]
 }
 
 func (m *Memory) observeRunners(world *World) {
@@ -144,6 +227,9 @@ func (m *Memory) observeRunners(world *World) {
 		if r.living() {
 			m.request(r.Claims, world.Now)
 		}
+		for volume, percent := range r.UsedPercent {
+			m.usedPercent[r.Claims[volume]] = percent
+		}
 	}
 	maps.DeleteFunc(m.promised, func(runner string, _ Lease) bool { return !expected.Has(runner) })
 	for _, lease := range m.promised {
@@ -152,14 +238,16 @@ func (m *Memory) observeRunners(world *World) {
 }
 
 func (m *Memory) observeClaims(world *World) {
-	live := sets.New[types.UID]()
+	live, names := sets.New[types.UID](), sets.New[string]()
 	for i := range world.Claims {
 		claim := &world.Claims[i]
+		names.Insert(claim.Name)
 		delete(m.requested, claim.Name)
 		if !claim.Deleting {
 			live.Insert(claim.UID)
 		}
 	}
+	maps.DeleteFunc(m.usedPercent, func(name string, _ int) bool { return !names.Has(name) })
 	maps.DeleteFunc(m.deleting, func(uid types.UID, at time.Time) bool {
 		return !live.Has(uid) || !world.Now.Before(at.Add(deletionTimeout))
 	})
@@ -190,14 +278,59 @@ func (m *Memory) Follow(decision *Decision, now time.Time) {
 			m.housekeeping = append(m.housekeeping, now)
 		}
 	}
-	for _, suffix := range decision.swapped {
-		m.avoided[suffix] = now
+	follow := &decision.follow
+	for place, state := range follow.blamed {
+		m.blamed[place] = blame{at: now, state: state}
+	}
+	for range follow.swaps {
 		m.swaps = append(m.swaps, now)
 	}
-	if decision.swappedBound {
-		m.boundSwapAt = now
+	if follow.tried {
+		m.triedAt = now
 	}
-	if decision.discarded {
+	if follow.discarded {
 		m.discardedAt = now
 	}
+	if follow.storageFailed {
+		m.storageFailedAt = now
+	}
+	m.owed += follow.owed
+}
+
+// madeAfter reports whether the node of a runner, or that for which a claim's volume was made, was made after it: an
+// autoscaler has done so because a pod waited. Both times are the API server's.
+func (p *Pool) madeAfter(node string, created time.Time) bool {
+	if !p.stays(node) {
+		return false
+	}
+	madeAt, _ := p.world.Nodes.Stays(node)
+	return madeAt.After(created)
+}
+
+// usedAt returns the last time at which a bundle was in use: now, if it is.
+func (p *Pool) usedAt(b *bundle) time.Time {
+	if used, known := p.memory.usedAt[b.suffix]; known {
+		return used
+	}
+	return p.lastUse(b)
+}
+
+// lastUse is the latest time at which a bundle can have been used that this process has not seen in use: its record
+// would be newer otherwise.
+func (p *Pool) lastUse(b *bundle) time.Time {
+	return kube.EarlierOf(p.now, b.recorded().Add(p.recordInterval()))
+}
+
+// recordInterval returns the longest time that a record may be behind.
+func (p *Pool) recordInterval() time.Duration {
+	return max(shortestRecordInterval, p.policy.IdleTTL.Duration/recordFraction)
+}
+
+// recorded is the last use that is recorded on the bundle's claims.
+func (b *bundle) recorded() time.Time {
+	var latest time.Time
+	for _, claim := range b.claims {
+		latest = kube.LaterOf(latest, claim.UsedAt)
+	}
+	return latest
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/internal/kube/nodes"
+	"github.com/harrier-ci/harrier/internal/volumeclaims/places"
 )
 
 const (
@@ -29,6 +31,13 @@ const (
 	suffixCharacters = "bcdfghjklmnpqrstvwxz2456789"
 	// A bundle is discarded after maxFailures runners in a row have failed to use it.
 	maxFailures = 2
+	// The API server may refuse a claim, a provisioner fail to make its volume, or a node fail to mount it for
+	// FailureTimeout; then its runner gives way to one with other claims, or with none.
+	FailureTimeout = time.Minute
+	// annotationSelectedNode is where Kubernetes writes the node for which a claim's volume is made.
+	annotationSelectedNode = "volume.kubernetes.io/selected-node"
+	// snapshotGroup is the API group of VolumeSnapshots.
+	snapshotGroup = "snapshot.storage.k8s.io"
 )
 
 // World has all that a pass sees of one scale set's claims and of who uses them.
@@ -48,6 +57,10 @@ type World struct {
 	Expected []string
 	// Mounted are the names of claims that pods mount which have not ended.
 	Mounted sets.Set[string]
+	// Snapshot is the suffix of the snapshots that new claims are copies of, in mode Snapshot; empty if there is none.
+	Snapshot string
+	// Nodes are those that a watch has shown, nil if there is none: then nothing is known of places.
+	Nodes *nodes.Watched
 }
 
 // Runner has the facts about one runner on which decisions depend.
@@ -71,6 +84,14 @@ type Runner struct {
 	Up, Started bool
 	Job         Job
 	Failure     Failure
+	// Node is the name of the node that its present pod has, empty if it has none.
+	Node string
+	// Patience is the time for which its pod may wait for a node with its claims.
+	Patience time.Duration
+	// UsedPercent has how full its volumes were at the end of its job, by their names, as far as that was told.
+	UsedPercent map[string]int
+	// Announced is set if an autoscaler has said that it makes a node for the pod, Denied if it has said that it can't.
+	Announced, Denied bool
 }
 
 // Job has the known facts about a runner's job: GitHub's event and result, empty if they aren't known. That a runner had
@@ -88,6 +109,8 @@ const (
 	Unusable FailureKind = "Unusable"
 	// Unplaced: the pod has no node.
 	Unplaced FailureKind = "Unplaced"
+	// Unprovisioned: the pod has no node, and a provisioner reports that it can't make a volume for it.
+	Unprovisioned FailureKind = "Unprovisioned"
 	// Unmounted: the pod's node reports that it can't attach or mount a volume.
 	Unmounted FailureKind = "Unmounted"
 )
@@ -121,8 +144,14 @@ type Claim struct {
 	// Owned is set if the set is its owner, so that it goes with the set.
 	Owned                 bool
 	Bound, Lost, Deleting bool
+	// Committed is set if a snapshot may be made of it: whoever makes it deletes the claim.
+	Committed bool
 	// Outdated is set if it would be another one if it were created today: its template has changed.
 	Outdated bool
+	// Place is where its volume can be used. ClaimOf knows the node for which it was made; who has read the volume knows
+	// better. SelectedNode is that node, empty if it isn't known.
+	Place        places.Place
+	SelectedNode string
 }
 
 // outdated reports whether the claim has no volume, and would be another one if it were created today.
@@ -155,10 +184,16 @@ func ClaimOf(set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeC
 		Bound:     claim.Status.Phase == corev1.ClaimBound,
 		Lost:      claim.Status.Phase == corev1.ClaimLost,
 		Deleting:  claim.DeletionTimestamp != nil,
+
+		SelectedNode: claim.Annotations[annotationSelectedNode],
+	}
+	if found.Bound {
+		found.Place = places.OfSelectedNode(found.SelectedNode)
 	}
 	if used, err := time.Parse(time.RFC3339, claim.Annotations[v1alpha1.AnnotationVolumeClaimUsedAt]); err == nil {
 		found.UsedAt = kube.LaterOf(found.UsedAt, used)
 	}
+	_, found.Committed = claim.Annotations[v1alpha1.AnnotationVolumeClaimCommit]
 	if source := claim.Spec.DataSource; source != nil && source.Kind == "PersistentVolumeClaim" {
 		found.Source = source.Name
 	}
@@ -189,10 +224,36 @@ func differs(set *v1alpha1.AutoscalingRunnerSetSpec, template string, claim *cor
 	case class != nil && *class != ptr.Deref(claim.StorageClassName, ""), size.Cmp(now) != 0,
 		!slices.Equal(claim.AccessModes, today.AccessModes):
 		return true
-	case today.DataSourceRef != nil, set.EffectiveVolumeClaimPool().SeedFrom.Newest:
+	case today.DataSourceRef != nil, set.EffectiveVolumeClaimPool().SeedFrom.Newest, set.OfSnapshots():
 		return false // the API server or the plan says what is copied
 	}
 	return !equality.Semantic.DeepEqual(cmp.Or(fixedSource(set), today.DataSource), claim.DataSource)
+}
+
+// fixedSource returns the source that every new claim is a copy of according to seedFrom, nil if it names none.
+func fixedSource(set *v1alpha1.AutoscalingRunnerSetSpec) *corev1.TypedLocalObjectReference {
+	switch from := set.EffectiveVolumeClaimPool().SeedFrom; {
+	case from.PersistentVolumeClaim != "":
+		return &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: from.PersistentVolumeClaim}
+	case from.VolumeSnapshot != "":
+		return ofSnapshot(from.VolumeSnapshot)
+	}
+	return nil
+}
+
+// ofSnapshot returns the source of a claim that is a copy of a VolumeSnapshot.
+func ofSnapshot(name string) *corev1.TypedLocalObjectReference {
+	return &corev1.TypedLocalObjectReference{APIGroup: new(snapshotGroup), Kind: "VolumeSnapshot", Name: name}
+}
+
+// NameOf returns the name that a set gives to the claim of a template in a bundle, and to a snapshot of it.
+func NameOf(set *v1alpha1.AutoscalingRunnerSet, template, suffix string) string {
+	return claimName(set.Name, template, suffix)
+}
+
+// SuffixOf returns the suffix of a claim's name, or a snapshot's, and false if it is none that the set gives.
+func SuffixOf(set *v1alpha1.AutoscalingRunnerSet, template, name string) (string, bool) {
+	return suffixOf(set.Name, template, name)
 }
 
 // claimName returns the name of a bundle's claim. It has at most 63 + 1 + 63 + 6 of the 253 characters that it may
@@ -217,6 +278,11 @@ func Scope(set *v1alpha1.AutoscalingRunnerSet) string {
 	if now := kube.Registration(set); now != nil {
 		return scopeOf(now.URL, now.Group)
 	}
+	return SpecScope(set)
+}
+
+// SpecScope returns the scope that the set will have when GitHub has done what its spec asks for.
+func SpecScope(set *v1alpha1.AutoscalingRunnerSet) string {
 	return scopeOf(set.Spec.GitHubConfigUrl, set.Spec.RunnerGroup)
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed" // the manifests
 	"fmt"
+	"net/http"
 	"strings"
 	"text/template"
 
@@ -35,6 +36,8 @@ var manifests string
 // Place is the place of a scale set: namespaces of controller and runners, the controller's account, and GitHub.
 type Place struct {
 	System, Runners, Account, URL, Token string
+	// RoundTripper reaches GitHub without a network; nil means the network.
+	RoundTripper http.RoundTripper
 }
 
 // Set is such a scale set.
@@ -47,9 +50,13 @@ type Set struct {
 	Runner string
 }
 
+func (p Place) client() (*actions.Client, error) {
+	return actions.NewClient(p.URL, actions.Credentials{Token: p.Token}, actions.Options{RoundTripper: p.RoundTripper})
+}
+
 // Register makes the scale set on GitHub with a runner that has not connected yet.
 func Register(ctx context.Context, place Place) (*Set, error) {
-	github, err := actions.NewClient(place.URL, actions.Credentials{Token: place.Token}, actions.Options{})
+	github, err := place.client()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +77,7 @@ func Register(ctx context.Context, place Place) (*Set, error) {
 
 // Again returns the same scale set with another runner, which has not connected yet.
 func (s *Set) Again(ctx context.Context, runner string) (*Set, error) {
-	github, err := actions.NewClient(s.URL, actions.Credentials{Token: s.Token}, actions.Options{})
+	github, err := s.client()
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type campaign struct {
 	seed, last uint64
 	passed     int
 	failed     map[uint64][]string // the reasons, by seed
+	checked    checked
 }
 
 func newCampaign() *campaign {
@@ -52,10 +53,17 @@ func (c *campaign) next() (seed uint64, more bool) {
 	return seed, more && c.interrupted.Err() == nil
 }
 
-// done records how a run ended.
-func (c *campaign) done(seed uint64, passed bool, wrong []string) {
+// done records how a run ended; nil is one that could not begin.
+func (c *campaign) done(seed uint64, passed bool, ended *world) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
+	var wrong []string
+	if ended != nil {
+		one, all := &ended.checked, &c.checked
+		*all = checked{all.histories + one.histories, all.requests + one.requests, all.changes + one.changes,
+			all.registrations + one.registrations, all.jobs + one.jobs}
+		wrong = ended.wrong
+	}
 	if passed {
 		c.passed++
 		return
@@ -70,6 +78,7 @@ func (c *campaign) summary() string {
 	defer c.mutex.Unlock()
 	text := fmt.Sprintf("%d runs in %s, %d failed",
 		c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
+	text += fmt.Sprintf("\nchecked against the rules of test/history: %d histories with %s", c.checked.histories, c.checked)
 	for _, seed := range slices.Sorted(maps.Keys(c.failed)) {
 		text += fmt.Sprintf("\nseed %d: %s", seed, strings.Join(c.failed[seed], "\n  "))
 	}

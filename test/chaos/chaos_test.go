@@ -58,9 +58,9 @@ func TestChaos(t *testing.T) {
 	for range flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int) {
 		runs.Go(func() {
 			for seed, more := c.next(); more; seed, more = c.next() {
-				var wrong []string
-				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { wrong = run(t, newSchedule(seed)) })
-				c.done(seed, passed, wrong)
+				var ended *world
+				passed := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { ended = run(t, newSchedule(seed)) })
+				c.done(seed, passed, ended)
 			}
 		})
 	}
@@ -80,8 +80,8 @@ func TestScaledInBurst(t *testing.T) {
 	})
 }
 
-// run makes one run and returns the reasons why it failed, none if it passed.
-func run(t *testing.T, s schedule) []string {
+// run makes one run and returns its world, with the reasons why it failed and what was checked.
+func run(t *testing.T, s schedule) *world {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -106,5 +106,5 @@ func run(t *testing.T, s schedule) []string {
 	w.checkLimits()
 	w.checkClocks()
 	w.checkHistory()
-	return w.wrong
+	return w
 }

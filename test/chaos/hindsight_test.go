@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,9 +30,6 @@ var (
 // noteTrouble notes, for the check of the history, when a fault kept changes out of the API server's log or watches
 // late.
 func (w *world) noteTrouble(f fault, began time.Time) {
-	if !w.schedule.audited() {
-		return
-	}
 	switch {
 	case slices.Contains(blinding, f.kind):
 		lists := w.lists()
@@ -106,12 +104,17 @@ func (w *world) lists() []history.Change {
 	return changes
 }
 
+// checked counts what histories were checked, and what they consisted of.
+type checked struct{ histories, requests, changes, registrations, jobs int }
+
+func (c checked) String() string {
+	return fmt.Sprintf("%d requests, %d changes of objects, %d registrations, %d jobs", c.requests, c.changes,
+		c.registrations, c.jobs)
+}
+
 // checkHistory reads what was requested during the run and checks the rules that hold at every moment.
 func (w *world) checkHistory() {
 	w.t.Helper()
-	if !w.schedule.audited() {
-		return
-	}
 	events, err := w.cluster.AuditEvents(testkube.AuditFilter{Since: w.rig.Started})
 	if err != nil {
 		w.errorf("%v", err)
@@ -146,8 +149,8 @@ func (w *world) checkHistory() {
 	if len(broken) > 0 {
 		w.saveAuditLog()
 	}
-	w.logf("history: %d requests, %d changes of objects, %d registrations, %d rules broken",
-		len(events), len(w.seen.Changes), len(w.seen.Registrations), len(broken))
+	w.checked = checked{1, len(events), len(w.seen.Changes), len(w.seen.Registrations), len(w.seen.Jobs)}
+	w.logf("history: %s, %d rules broken", w.checked, len(broken))
 }
 
 // saveAuditLog keeps the API server's log beside those of the programs: it shows what led to a broken rule.

@@ -193,7 +193,8 @@ func (w *world) toldNotToRunAgain() map[string][]string {
 	return told
 }
 
-// With rerunValues a set has its lost jobs run again.
+// With rerunValues a set has its lost jobs run again, though all runs are of one workflow and branch.
 var rerunValues = rig.Values{"feedback": map[string]any{"rerunLostJobs": map[string]any{
-	"maxAttempts": 1, "causes": []any{"Evicted", "NodeLost", "Preempted", "PodDeleted", "OOMKilled", "ContainerFailed"},
+	"maxAttempts": 1, "ifNewerRun": "Rerun",
+	"causes": []any{"Evicted", "NodeLost", "Preempted", "PodDeleted", "OOMKilled", "ContainerFailed"},
 }}}

@@ -375,10 +375,6 @@ func (s schedule) has(kinds ...kind) bool {
 	return slices.ContainsFunc(s.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }
 
-// audited reports whether the history of the run is checked afterwards: that of every other run, because the log of all
-// changes slows the API server down.
-func (s schedule) audited() bool { return s.seed%2 == 1 }
-
 // String describes the whole run for a report.
 func (s schedule) String() string {
 	var text strings.Builder

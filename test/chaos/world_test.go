@@ -51,6 +51,8 @@ type world struct {
 	phantoms int                  // jobs that GitHub counts and that don't exist
 	// seen keeps for later checks what the API server's log doesn't have.
 	seen history.History
+	// checked is what of that was checked.
+	checked checked
 }
 
 // gitHubClock is ahead of the clocks of everybody else.
@@ -75,7 +77,7 @@ func (w *world) ours(gitHubs time.Time) time.Time {
 func newWorld(t *testing.T, s schedule) *world {
 	t.Helper()
 	options := rig.ClusterOptions()
-	options.AuditLog, options.AuditObjects = s.audited(), s.audited()
+	options.AuditLog, options.AuditObjects = true, true
 	w := &world{t: t, schedule: s, cluster: testkube.Start(t, options), taken: map[string]time.Time{}}
 	w.random.Rand = rand.New(rand.NewPCG(s.seed, 1))
 	rigOptions := rig.Options{

@@ -63,7 +63,7 @@ func TestDiscovery(t *testing.T) {
 		values      string
 		found, said string
 	}{
-		{"none", nil, "", "", "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). Consider setting controllerServiceAccount.name in values.yaml to be explicit if you think the discovery is wrong."},
+		{"none", nil, "", "", "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). Consider setting controllerServiceAccount.name in values.yaml to be explicit if you think the discovery is wrong. Where there is no cluster to look in, as for helm template, set controllerServiceAccount.name and controllerServiceAccount.namespace; with --dry-run=server helm asks the cluster"},
 		{"one", []map[string]string{accountLabels("a", "")}, "", "a-namespace/a", ""},
 		{"name given", []map[string]string{accountLabels("a", "")}, "controllerServiceAccount: {name: own}", "a-namespace/own", ""},
 		{"namespace given", []map[string]string{accountLabels("a", "")}, "controllerServiceAccount: {namespace: own}", "own/a", ""},

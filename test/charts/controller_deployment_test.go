@@ -17,9 +17,12 @@ import (
 
 const controllerImage = "ghcr.io/harrier-ci/gha-runner-scale-set-controller:0.1.0"
 
+// deployment returns the manager's Deployment without the token, which has tests of its own.
 func deployment(t *testing.T, values ...string) appsv1.Deployment {
 	t.Helper()
-	return one[appsv1.Deployment](t, render(t, controller, values...), "deployment.yaml")
+	made := one[appsv1.Deployment](t, render(t, controller, values...), "deployment.yaml")
+	withoutToken(&made.Spec.Template.Spec)
+	return made
 }
 
 func manager(t *testing.T, values ...string) corev1.Container {

@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/commands"
 )
 
 // Helm and the API server take the output of `manager convert` for manifests of ARC's legacy mode: every object, and
 // the runner's pod.
 func TestConvertedValues(t *testing.T) {
 	t.Parallel()
-	manifests, err := filepath.Glob("../../internal/convert/testdata/*.yaml")
+	manifests, err := filepath.Glob("../../operations/convert/testdata/*.yaml")
 	if err != nil || len(manifests) < 25 {
 		t.Fatalf("%d manifests, %v", len(manifests), err)
 	}
@@ -27,8 +27,8 @@ func TestConvertedValues(t *testing.T) {
 	for _, file := range manifests {
 		directory := t.TempDir()
 		var output bytes.Buffer
-		if code := doctor.Main(context.Background(), []string{"convert", "-f", file, "-d", directory}, &output,
-			&output); code == doctor.ExitUnable {
+		if code := commands.Main(context.Background(), []string{"convert", "-f", file, "-d", directory}, &output,
+			&output); code == commands.ExitUnable {
 			t.Errorf("%s: %s", file, output.String())
 			continue
 		}

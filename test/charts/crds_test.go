@@ -25,6 +25,32 @@ const (
 	newField = "failedHistoryLimit"
 )
 
+// What kubectl get shows of the sets fits beside their names: eight columns. The rest, ARC's among them, comes with -o
+// wide under its name.
+func TestColumnsOfSets(t *testing.T) {
+	t.Parallel()
+	for kind, arcs := range map[string][]string{
+		"autoscalingrunnersets": {"Minimum Runners", "Maximum Runners", "Current Runners", "Phase", "Pending Runners", "Running Runners"},
+		"ephemeralrunnersets":   {"DesiredReplicas", "CurrentReplicas", "Phase", "Pending Runners", "Running Runners"},
+	} {
+		text, err := os.ReadFile(filepath.Join(root, "apis", "crds", "actions.github.com_"+kind+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, all := 0, map[string]bool{}
+		for _, column := range decode[apiextensionsv1.CustomResourceDefinition](t, string(text)).Spec.Versions[0].AdditionalPrinterColumns {
+			all[column.Name] = true
+			if column.Priority == 0 {
+				shown++
+			}
+		}
+		check(t, kind+": columns", shown, 8)
+		for _, name := range arcs {
+			check(t, kind+": column "+name, all[name], true)
+		}
+	}
+}
+
 // Helm upgrades CRDs with the chart, leaves them when the release goes, and takes them up again.
 func TestCRDsFollowTheChart(t *testing.T) {
 	t.Parallel()

@@ -19,8 +19,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/finding"
+	"github.com/harrier-ci/harrier/operations/validation"
 )
 
 func TestMain(m *testing.M) { os.Exit(testkube.Main(m, testkube.Options{})) }
@@ -158,20 +159,20 @@ func (c chart) usual() bool {
 
 // validated returns the problems that manager validate finds in values. One more value, which changes nothing, tells it
 // the values' chart.
-func validated(t *testing.T, c chart, values []string) (problems []doctor.Finding) {
+func validated(t *testing.T, c chart, values []string) (problems []finding.Finding) {
 	t.Helper()
 	if !c.usual() {
 		return nil
 	}
 	mark := map[string]string{scaleSet.name: "jobProtection: 'true'", controller.name: "pprof: {}"}[c.name]
-	findings, err := doctor.ValidateFor([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil,
+	findings, err := validation.Validate([]byte(strings.Join(append([]string{mark}, values...), "\n---\n")), nil,
 		c.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, finding := range findings {
-		if finding.Severity == doctor.Problem {
-			problems = append(problems, finding)
+	for _, found := range findings {
+		if found.Severity == finding.Problem {
+			problems = append(problems, found)
 		}
 	}
 	return problems

@@ -78,6 +78,61 @@ func TestTheLedgerIsClosed(t *testing.T) {
 		"--hosts=history.example.com,other.example.com")
 }
 
+// TestTheLedgerRunsWhereACompanyWantsIt: what is set for it counts; nodes and taints are else those of the controller.
+func TestTheLedgerRunsWhereACompanyWantsIt(t *testing.T) {
+	t.Parallel()
+	of := func(values ...string) corev1.PodTemplateSpec {
+		return historyOf(t, render(t, controller, append([]string{ledger}, values...)...)).Spec.Template
+	}
+	memory := func(of corev1.PodTemplateSpec) string {
+		container := of.Spec.Containers[0]
+		for _, variable := range container.Env {
+			if variable.Name == "GOMEMLIMIT" {
+				if variable.ValueFrom != nil {
+					return container.Resources.Limits.Memory().String() + " of " + variable.ValueFrom.ResourceFieldRef.Resource
+				}
+				return container.Resources.Limits.Memory().String() + " " + variable.Value
+			}
+		}
+		return container.Resources.Limits.Memory().String()
+	}
+	check(t, "memory by default", memory(of()), "512Mi 450MiB")
+	check(t, "its own", memory(of("history: {resources: {limits: {memory: 2Gi}}}")), "2Gi 1802MiB")
+	check(t, "in bytes", memory(of("history: {resources: {limits: {memory: 1e9}}}")), "1G of limits.memory")
+	check(t, "none", memory(of("history: {resources: {limits: {memory: null}}}")), "0")
+	check(t, "requests stay", of("history: {resources: {limits: {memory: 2Gi}}}").Spec.Containers[0].Resources.Requests.Cpu().String(), "50m")
+	const controllers = "nodeSelector: {pool: system}\ntolerations: [{key: system}]"
+	shared, own := of(controllers), of(controllers, "history: {nodeSelector: {pool: data}, tolerations: [{key: data}], "+
+		"affinity: {nodeAffinity: {}}, podAnnotations: {mesh: false}}")
+	check(t, "the controller's nodes", shared.Spec.NodeSelector["pool"]+shared.Spec.Tolerations[0].Key, "systemsystem")
+	check(t, "its own nodes", own.Spec.NodeSelector["pool"]+own.Spec.NodeSelector["kubernetes.io/os"]+own.Spec.Tolerations[0].Key,
+		"datalinuxdata")
+	check(t, "affinity", own.Spec.Affinity.NodeAffinity != nil, true)
+	check(t, "annotations", own.Annotations["mesh"], "false")
+}
+
+// TestTheLedgersIngressLeadsToWhatIsOpen, by the names that the ledger answers to.
+func TestTheLedgersIngressLeadsToWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	const ingress = "history: {ingress: {enabled: true, className: nginx, annotations: {a: 1}, tlsSecret: cert}}"
+	const hosts = "history: {hosts: [history.example.com, other.example.com]}"
+	rendered := render(t, controller, ledger, ingress, hosts, "history: {auth: {mode: token, tlsSecret: t}}")
+	got := decode[networkingv1.Ingress](t, ofKind(rendered, "Ingress")[0])
+	service := decode[corev1.Service](t, ofKind(rendered, "Service")[0])
+	check(t, "class", *got.Spec.IngressClassName+got.Annotations["a"]+got.Spec.TLS[0].SecretName, "nginx1cert")
+	check(t, "rules", len(got.Spec.Rules), 2)
+	for i, host := range []string{"history.example.com", "other.example.com"} {
+		backend := got.Spec.Rules[i].HTTP.Paths[0].Backend.Service
+		check(t, host, got.Spec.Rules[i].Host+" "+backend.Name+" "+backend.Port.Name, host+" "+service.Name+" "+service.Spec.Ports[0].Name)
+	}
+	for values, want := range map[string]string{ingress + "\n" + "": "history.auth.mode",
+		ingress[:len(ingress)-1] + ", auth: {mode: token}}": "history.hosts"} {
+		_, stderr, err := controller.with("--dry-run=client").run(t, "install", ledger, values)
+		check(t, values, err != nil, true)
+		checkContains(t, stderr, want)
+	}
+}
+
 // Opened on purpose, it has a Service and the right to ask who asks; by default, and with whatever would let somebody in
 // whom nobody knows, it has neither.
 func TestTheLedgerIsOpenedOnPurpose(t *testing.T) {
@@ -211,7 +266,7 @@ func TestTheLedgersDatabase(t *testing.T) {
 	rendered = render(t, controller, ledger, postgres)
 	check(t, "claims with PostgreSQL", len(ofKind(rendered, "PersistentVolumeClaim")), 0)
 	container = historyOf(t, rendered).Spec.Template.Spec.Containers[0]
-	check(t, "mounts", len(container.VolumeMounts), 1)
+	check(t, "mounts", len(container.VolumeMounts), 2)
 	checkContains(t, strings.Join(container.Args, " "), "--price-cpu-hour=0.031 --price-gib-hour=0.004")
 	var found bool
 	for _, variable := range container.Env {

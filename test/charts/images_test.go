@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
+	"github.com/harrier-ci/harrier/operations/commands"
 )
 
 // The charts refuse the images of ARC's publishers, and take any others: what is called like them is a doubt, which NOTES
@@ -73,8 +73,8 @@ func TestTagsOfARC(t *testing.T) {
 			t.Fatal(err)
 		}
 		var said bytes.Buffer
-		code := doctor.Main(t.Context(), []string{"validate", "-f", file}, &said, &said)
-		check(t, "exit code of validate for "+values, code, doctor.ExitFine)
+		code := commands.Main(t.Context(), []string{"validate", "-f", file}, &said, &said)
+		check(t, "exit code of validate for "+values, code, commands.ExitFine)
 		check(t, "validate names the tag of "+values, strings.Contains(said.String(), "image.tag is"), want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -51,33 +52,51 @@ func TestPodFieldsInSchema(t *testing.T) {
 	}
 }
 
-// The chart's notes name fields below those: the chart has a list of all that pods have, by type, each with the type of
-// what is in it.
+// The charts' notes name fields below those: each chart has a list of all that its values may have, by type, each with the
+// type of what is in it.
 func TestPodFieldsBelowTheSchema(t *testing.T) {
 	t.Parallel()
-	types := map[string]map[string]string{}
-	addTypes(types, reflect.TypeFor[corev1.PodSpec]())
-	var text strings.Builder
-	text.WriteString("# The fields of a pod: those of each type, with the type of what is in them if it has fields, too.\n" +
-		"# Written by go test ./test/charts -run PodFieldsBelow -update\n")
-	for _, name := range slices.Sorted(maps.Keys(types)) {
-		fields, err := json.Marshal(types[name])
+	const header = "# %s: those of each type, with the type of what is in them if it has fields, too.\n" +
+		"# Written by go test ./test/charts -run PodFieldsBelow -update\n"
+	for _, list := range []struct {
+		chart
+		of    string
+		roots []reflect.Type
+	}{
+		{scaleSet, "The fields of a pod", []reflect.Type{reflect.TypeFor[corev1.PodSpec]()}},
+		{controller, "The fields of parts of a pod and of a NetworkPolicy", []reflect.Type{
+			reflect.TypeFor[corev1.Affinity](), reflect.TypeFor[corev1.EnvVar](), reflect.TypeFor[corev1.PodSecurityContext](),
+			reflect.TypeFor[corev1.ResourceRequirements](), reflect.TypeFor[corev1.SecurityContext](),
+			reflect.TypeFor[corev1.Toleration](), reflect.TypeFor[corev1.TopologySpreadConstraint](),
+			reflect.TypeFor[corev1.VolumeMount](), reflect.TypeFor[corev1.Volume](),
+			reflect.TypeFor[networkingv1.NetworkPolicyPeer](), reflect.TypeFor[networkingv1.NetworkPolicyEgressRule](),
+		}},
+	} {
+		types := map[string]map[string]string{}
+		for _, root := range list.roots {
+			addTypes(types, root)
+		}
+		var text strings.Builder
+		fmt.Fprintf(&text, header, list.of)
+		for _, name := range slices.Sorted(maps.Keys(types)) {
+			fields, err := json.Marshal(types[name])
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&text, "%s: %s\n", name, fields)
+		}
+		file := filepath.Join(list.directory(), "pod-fields.yaml")
+		if *update {
+			if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&text, "%s: %s\n", name, fields)
+		check(t, file, string(written), text.String())
 	}
-	file := filepath.Join(scaleSet.directory(), "pod-fields.yaml")
-	if *update {
-		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	check(t, file, string(written), text.String())
 }
 
 // addTypes adds the fields of a type, and the types of these.
@@ -206,6 +225,43 @@ func TestNotesNameUnknownFields(t *testing.T) {
 		}
 		checkContains(t, said, "WARNING: "+want+": Kubernetes has no such field, and drops it: correct the spelling, or remove it.")
 		check(t, values+": warnings", strings.Count(said, "no such field"), 1)
+	}
+}
+
+// The controller's notes do so for its own pod and for NetworkPolicies. Validate refuses the same.
+func TestNotesOfTheControllerNameUnknownFields(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"affinity: {nodeAffinity: {requiredDuringScheduling: {}}}":                                                                    "affinity.nodeAffinity.requiredDuringScheduling",
+		"tolerations: [{key: a}, {key: b, operater: Exists}]":                                                                         "tolerations[1].operater",
+		"topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, labels: {}}]":                    "topologySpreadConstraints[0].labels",
+		"podSecurityContext: {runAsUsr: 1, readOnlyRootFilesystem: true}":                                                             "podSecurityContext.runAsUsr",
+		"securityContext: {seccompProfile: {typ: RuntimeDefault}, fsGroup: 1}":                                                        "securityContext.seccompProfile.typ",
+		"volumes: [{name: a, secret: {secret: b}}]":                                                                                   "volumes[0].secret.secret",
+		"volumeMounts: [{name: tmp, path: /a, mountPath: /b}]":                                                                        "volumeMounts[0].path",
+		"env: [{name: A, valueFrom: {secretKeyRef: {name: a, kye: b, key: c}}}]":                                                      "env[0].valueFrom.secretKeyRef.kye",
+		"resources: {claims: [{name: a, requests: b}]}":                                                                               "resources.claims[0].requests",
+		"networkPolicy: {enabled: true, egress: [{port: 443}]}":                                                                       "networkPolicy.egress[0].port",
+		"metrics: {controllerManagerAddr: ':8080'}\nnetworkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {labels: {}}}]}": "networkPolicy.metricsFrom[0].namespaceSelector.labels",
+		"history: {enabled: true, networkPolicy: {enabled: true, egress: [{to: [{ipBlock: {cidrs: a, cidr: 10.0.0.0/8}}]}]}}":         "history.networkPolicy.egress[0].to[0].ipBlock.cidrs",
+		"affinity: {nodeAffinity: {requiredDuringScheduling: null}}\ntolerations: null\nnetworkPolicy: null\nhistory: null\nnodeSelector: {operater: a}\npodSecurityContext: null": "",
+		"resources: {limits: {cpu: 1, example.com/gpu: 1}, requests: {memory: 1Gi}}\npodLabels: {a: b}\npodSecurityContext: {fsGroup: 1, sysctls: [{name: a, value: b}]}":          "",
+	} {
+		said, stderr, err := controller.with("--dry-run=client").run(t, "install", values)
+		if err != nil {
+			t.Fatalf("%s: %s", values, stderr)
+		}
+		if want == "" {
+			check(t, values, strings.Contains(said, "no such field"), false)
+			continue
+		}
+		checkContains(t, said, "WARNING: "+want+": Kubernetes has no such field, and drops it: correct the spelling, or remove it.")
+		check(t, values+": warnings", strings.Count(said, "no such field"), 1)
+		named := false
+		for _, problem := range validated(t, controller, []string{values}) {
+			named = named || strings.HasPrefix(problem.Message, want)
+		}
+		check(t, values+": named by validate", named, true)
 	}
 }
 

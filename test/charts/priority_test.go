@@ -161,7 +161,7 @@ func listed(t *testing.T, cluster *testkube.Cluster, list client.ObjectList, cho
 	}
 	var found []string
 	err := meta.EachListItem(list, func(item runtime.Object) error {
-		if object, is := item.(client.Object); is && chosen(object) {
+		if object, ok := item.(client.Object); ok && chosen(object) {
 			found = append(found, object.GetName())
 		}
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube"
 )
 
-// A user with rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/upgrade.md says.
+// A user with rights in the two namespaces only installs, upgrades and uninstalls both charts, as docs/from-arc.md says.
 // With the defaults both are refused.
 func TestInstallerWithRightsInNamespacesOnly(t *testing.T) {
 	t.Parallel()

@@ -126,6 +126,9 @@ func TestNotesNameTheNamespaceOfTheRelease(t *testing.T) {
 	}
 	checkContains(t, notes, "helm upgrade test-runners <chart> --namespace arc-runners ")
 	checkContains(t, notes, "kubectl --namespace elsewhere get ephemeralrunners")
+	for _, command := range []string{"top", "why --namespace elsewhere [RUN-URL]", "drain test-runners --namespace elsewhere"} {
+		checkContains(t, notes, "kubectl harrier "+command)
+	}
 }
 
 // The maxRunners of an open schedule would count instead of 0.

@@ -12,8 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/commands"
+	"github.com/harrier-ci/harrier/operations/finding"
+	"github.com/harrier-ci/harrier/operations/validation"
 )
 
 // change is a user's setting for a container of the mode, and its effect.
@@ -98,9 +100,9 @@ func TestContainersOfDindAreMerged(t *testing.T) {
 					want.Volumes = append(want.Volumes, emptyDir("mine"))
 					change.want(&want.InitContainers[index])
 					template := runnerSet(t, scaleSet, mode("dind"), values).Spec.Template
-					check(t, "pod with "+change.fields, template.Spec, want)
+					check(t, "pod with "+change.fields, *withoutToken(template.Spec.DeepCopy()), want)
 					admitPod(t, cluster, namespace, template)
-					findings, err := doctor.Validate([]byte(minimal + mode("dind") + "\n" + values))
+					findings, err := validation.Validate([]byte(minimal+mode("dind")+"\n"+values), nil, "")
 					check(t, "validate finds nothing", err == nil && len(findings) == 0, true)
 				})
 			}
@@ -203,9 +205,9 @@ func TestContainersThatCannotBeMerged(t *testing.T) {
 		values := "template: {spec: {" + test.spec + "}}"
 		checkContains(t, strings.Join(strings.Fields(refusal(t, scaleSet, minimal, mode(test.mode), values)), " "),
 			test.want)
-		findings, err := doctor.Validate([]byte(minimal + mode(test.mode) + "\n" + values))
+		findings, err := validation.Validate([]byte(minimal+mode(test.mode)+"\n"+values), nil, "")
 		check(t, "validate finds it: "+values,
-			err == nil && len(findings) > 0 && findings[0].Severity == doctor.Problem, true)
+			err == nil && len(findings) > 0 && findings[0].Severity == finding.Problem, true)
 	}
 	// Twice the same is no contradiction.
 	pod := runnerPod(t, mode("dind"),
@@ -240,6 +242,7 @@ func TestNotesOfWhatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	const claim = "kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
 	const rules = "kubernetesModeAdditionalRoleRules: [{apiGroups: [''], resources: [events], verbs: [get]}]"
+	const template = "[{metadata: {name: cache}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]"
 	for values, want := range map[string]string{
 		"containerMode: {type: kubernetes, " + claim + ", " + rules + "}":                                              "",
 		"containerMode: {type: kubernetes, " + claim + "}\ntemplate: {spec: {volumes: [{name: work, emptyDir: {}}]}}":  "kubernetesModeWorkVolumeClaim isn't used: template.spec.volumes has a volume named work",
@@ -247,13 +250,14 @@ func TestNotesOfWhatIsNotUsed(t *testing.T) {
 		"containerMode: {type: dind, " + rules + "}":                                                                   "kubernetesModeAdditionalRoleRules isn't used",
 		"containerMode: {type: kubernetes, " + claim + ", " + rules + "}\ntemplate: {spec: {serviceAccountName: own}}": "kubernetesModeAdditionalRoleRules isn't used",
 		"containerMode: {type: dind, kubernetesModeServiceAccount: {annotations: {a: b}}}":                             "kubernetesModeServiceAccount isn't used",
+		"containerMode: {type: kubernetes-novolume}\nvolumeClaimTemplates: " + template:                                "volumeClaimTemplates isn't used by jobs with container:",
 		"keyVault: {azureKeyVault: {url: a}}":                                                                          "keyVault isn't used: it has no type",
 	} {
 		said, validated := notes(t, values), &bytes.Buffer{}
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		write(t, file, minimal+values, 0o600)
-		code := doctor.Main(t.Context(), []string{"validate", "-f", file}, validated, validated)
-		check(t, "exit code of validate for "+values, code, doctor.ExitFine)
+		code := commands.Main(t.Context(), []string{"validate", "-f", file}, validated, validated)
+		check(t, "exit code of validate for "+values, code, commands.ExitFine)
 		check(t, "notes of "+values, strings.Contains(said, "isn't used"), want != "")
 		check(t, "validate of "+values, strings.Contains(validated.String(), "isn't used"), want != "")
 		checkContains(t, said, want)

@@ -93,6 +93,7 @@ func TestWithoutATemplateThereIsNothingOfOne(t *testing.T) {
 		check(t, containerMode+" on a cluster", onCluster, bare)
 		check(t, containerMode+" ConfigMaps", len(bare["hook_extension.yaml"]), 0)
 		pod := one[v1alpha1.AutoscalingRunnerSet](t, bare, "autoscalingrunnerset.yaml").Spec.Template
+		withoutToken(&pod.Spec)
 		check(t, containerMode+" mounts", len(pod.Spec.Containers[0].VolumeMounts), mounts)
 		check(t, containerMode+" volumes", len(pod.Spec.Volumes), mounts)
 		check(t, containerMode+" annotations", len(pod.Annotations), 0)
@@ -217,18 +218,6 @@ func TestFormerAnnotationsOfKubernetesModeAccount(t *testing.T) {
 	account := one[corev1.ServiceAccount](t, renderSet(t, scaleSet, former,
 		"resourceMeta: {kubernetesModeServiceAccount: {annotations: {role: own}}}"), "kube_mode_serviceaccount.yaml")
 	check(t, "annotations", account.Annotations, map[string]string{"role": "own", "other": "o"})
-	check(t, "token", account.AutomountServiceAccountToken == nil, true)
-}
-
-// Jobs get no token in modes without requests to the API server; kubernetes modes (above) need theirs.
-func TestNoTokenWithoutNeed(t *testing.T) {
-	t.Parallel()
-	for _, containerMode := range []string{"none", "dind"} {
-		rendered := renderSet(t, scaleSet, mode(containerMode))
-		account := one[corev1.ServiceAccount](t, rendered, "no_permission_serviceaccount.yaml")
-		check(t, "token is mounted", *account.AutomountServiceAccountToken, false)
-		check(t, "account", runnerPod(t, mode(containerMode)).ServiceAccountName, account.Name)
-	}
 }
 
 // Runners may have other systems and architectures: a mode without needs of its own adds nothing that only Linux on x86

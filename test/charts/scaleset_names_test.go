@@ -226,8 +226,11 @@ func TestScaleSetRules(t *testing.T) {
 	}{
 		{"manager_role.yaml", "", base},
 		{"manager_role.yaml", tls, append(base, "/configmaps: get")},
-		{"manager_pod_metadata_role.yaml", "", []string{"/pods: patch", "policy/poddisruptionbudgets: list"}},
-		{"manager_pod_metadata_role.yaml", "protectRunners: None", []string{"/pods: patch"}},
+		// in this mode, Events say why a runner's work volume isn't there
+		{"manager_pod_metadata_role.yaml", "", []string{"/pods: patch", "policy/poddisruptionbudgets: list", "/events: list"}},
+		{"manager_pod_metadata_role.yaml", "protectRunners: None", []string{"/pods: patch", "/events: list"}},
+		{"manager_pod_metadata_role.yaml", "protectRunners: None\ntemplate: {spec: {volumes: [{name: work, emptyDir: {}}], " +
+			"containers: [{name: runner, image: runner}]}}", []string{"/pods: patch"}},
 		{"manager_pod_metadata_role.yaml", "protectRunners: None\n" + claims, []string{
 			"/pods: patch", "/persistentvolumeclaims: create delete get patch", "/events: list"}},
 		{"manager_pod_metadata_role.yaml", "protectRunners: None\nvolumeClaimPool: {max: 3}", []string{

@@ -7,9 +7,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// runnerPod returns a runner's pod without the token, which has tests of its own.
 func runnerPod(t *testing.T, values ...string) corev1.PodSpec {
 	t.Helper()
-	return runnerSet(t, scaleSet, values...).Spec.Template.Spec
+	set := runnerSet(t, scaleSet, values...)
+	return *withoutToken(&set.Spec.Template.Spec)
 }
 
 var (
@@ -131,7 +133,7 @@ func TestKubernetesNoVolumeMode(t *testing.T) {
 		Containers: []corev1.Container{runnerContainer([]corev1.EnvVar{
 			{Name: "ACTIONS_RUNNER_CONTAINER_HOOKS", Value: "/home/runner/k8s-novolume/index.js"}, podName, requireJobContainer,
 			{Name: "ACTIONS_RUNNER_IMAGE", Value: runnerImage},
-		}, []corev1.VolumeMount{})},
+		}, nil)},
 		Volumes: []corev1.Volume{},
 	})
 }

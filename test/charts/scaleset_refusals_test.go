@@ -62,6 +62,10 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"runnerScaleSetName: Linux-Large", `runnerScaleSetName is "Linux-Large", which gives no valid name for a Kubernetes object`},
 		{"namespaceOverride: " + strings.Repeat("a", 64), "Namespace must have up to 63 characters"},
 		{"githubServerTLS: {runnerMountPath: /ca, certificateFrom: {configMapKeyRef: {name: ca}}}", "githubServerTLS.certificateFrom.configMapKeyRef.key is required"},
+		{"containerMode: {type: DinD}", `containerMode.type is "DinD", which is no mode: use dind, or leave it out for jobs without containers`},
+		{"containerMode: {type: docker}", "use dind"},
+		{"containerMode: {type: K8s}", "use kubernetes, which needs kubernetesModeWorkVolumeClaim, or kubernetes-novolume"},
+		{"containerMode: {type: kubernetes_noVolume}", "use kubernetes-novolume"},
 		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only if"},
 		{"annotations: {id: 9007199254740993}", "is too long to be kept as it was written: put it in quotes"},
 		{certificateAt(`\`) + "\ntemplate: {spec: {os: {name: windows}}}", `runnerMountPath is \, but a directory of Windows runners`},
@@ -159,7 +163,8 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 	for _, values := range []string{"resource: {}", "runner: 5", "secretResolution: {type: ''}",
 		"listenerPodTemplate: []"} {
 		checkContains(t, refusal(t, scaleSet, minimal, values),
-			"gha-runner-scale-set-experimental, which this chart doesn't have (docs/upgrade.md); remove them")
+			"gha-runner-scale-set-experimental, which this chart doesn't have (docs/from-arc-experimental.md); "+
+				"remove them")
 	}
 	// Also where no controller can be found.
 	checkContains(t, refusal(t, scaleSet,
@@ -173,10 +178,11 @@ func TestValuesOfTheExperimentalChart(t *testing.T) {
 		"replicaCount\n")
 }
 
-// The tables in docs/upgrade.md have every key that the charts refuse, and each replacement is a value of the chart.
+// The tables in docs/from-arc-experimental.md have every key that the charts refuse, and each replacement is a value of
+// the chart.
 func TestExperimentalKeysAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "from-arc-experimental.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

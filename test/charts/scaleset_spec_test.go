@@ -18,6 +18,7 @@ func TestSpecByDefault(t *testing.T) {
 	t.Parallel()
 	got := runnerSet(t, scaleSet)
 	got.Spec.GitHubConfigSecretRevision = "" // see below
+	withoutToken(&got.Spec.Template.Spec)
 	check(t, "kind", got.APIVersion+" "+got.Kind, "actions.github.com/v1alpha1 AutoscalingRunnerSet")
 	check(t, "spec", got.Spec, v1alpha1.AutoscalingRunnerSetSpec{
 		GitHubConfigUrl:    "https://github.com/actions",

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/validation"
 )
 
 const (
@@ -173,7 +173,7 @@ func (p protected) checkSet(t *testing.T, set *v1alpha1.AutoscalingRunnerSet, re
 	if problem != nil {
 		t.Fatal(problem)
 	}
-	findings, problem := doctor.ValidateFor(manifest, []byte(someTenants), "")
+	findings, problem := validation.Validate(manifest, []byte(someTenants), "")
 	if problem != nil {
 		t.Fatal(problem)
 	}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/validation"
 )
 
 // runnerWith is a runner's container with more fields.
@@ -130,7 +130,7 @@ func TestValidateAgreesWithTheAPIServerOnPods(t *testing.T) {
 		if refused != nil {
 			refusedOnes++
 		}
-		findings, err := doctor.Validate([]byte(manifest))
+		findings, err := validation.Validate([]byte(manifest), nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}

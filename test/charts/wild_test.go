@@ -88,7 +88,15 @@ func TestWhatValuesFilesOfUsersLoseByTheListenerPolicy(t *testing.T) {
 // admitAll has the API server look at the objects as if they were created in the namespace.
 func admitAll(t *testing.T, cluster *testkube.Cluster, namespace string, rendered manifests) {
 	t.Helper()
-	for file, documents := range rendered {
+	rendered.eachIn(t, namespace, func(object *unstructured.Unstructured) error {
+		return cluster.Client().Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+	})
+}
+
+// eachIn calls act with every object, which is moved to the namespace. An error fails the test.
+func (m manifests) eachIn(t *testing.T, namespace string, act func(*unstructured.Unstructured) error) {
+	t.Helper()
+	for file, documents := range m {
 		for _, document := range documents {
 			object := &unstructured.Unstructured{}
 			if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
@@ -97,8 +105,7 @@ func admitAll(t *testing.T, cluster *testkube.Cluster, namespace string, rendere
 			if object.GetNamespace() != "" {
 				object.SetNamespace(namespace)
 			}
-			if err := cluster.Client().Create(t.Context(), object, client.DryRunAll,
-				client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			if err := act(object); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}

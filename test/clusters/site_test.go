@@ -64,7 +64,8 @@ func startSite(t *testing.T, cluster *testkube.Cluster, group string, beside *ri
 		ScaleSetValues: rig.Values{
 			"runnerGroup": group, "scaleSetLabels": []any{label},
 			"capacity": rig.Values{"mode": "Placement", "placementTimeout": placementTimeout},
-			"feedback": rig.Values{"rerunLostJobs": rig.Values{"maxAttempts": 1, "causes": []any{"NodeLost"}}},
+			"feedback": rig.Values{"rerunLostJobs": rig.Values{"maxAttempts": 1, "causes": []any{"NodeLost"},
+				"ifNewerRun": "Rerun"}},
 		},
 	})
 	if beside != nil {

@@ -13,7 +13,7 @@ import (
 // healthKey is the key of Argo CD's configuration for the health of scale sets.
 const healthKey = "resource.customizations.health.actions.github.com_AutoscalingRunnerSet"
 
-// The script in docs/upgrade.md for Argo CD's health of scale sets agrees with kstatus, and reads any object.
+// The script in docs/gitops.md for Argo CD's health of scale sets agrees with kstatus, and reads any object.
 func TestHealthForArgoCD(t *testing.T) {
 	script := healthScript(t)
 	ready, stalled := `{"type":"Ready","status":"True"}`, `{"type":"Stalled","status":"True","message":"why"}`
@@ -37,10 +37,10 @@ func TestHealthForArgoCD(t *testing.T) {
 	}
 }
 
-// healthScript returns the script in the page about upgrades.
+// healthScript returns the script in the page about GitOps tools.
 func healthScript(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(root, "docs", "upgrade.md")
+	path := filepath.Join(root, "docs", "gitops.md")
 	for _, b := range (page{path: path, text: string(read(t, path))}).blocks() {
 		var object struct {
 			Data map[string]string `json:"data"`
@@ -66,11 +66,11 @@ func health(t *testing.T, script, object string) (status, message string) {
 	if err := state.DoString(script); err != nil {
 		t.Fatal(err)
 	}
-	result, is := state.Get(-1).(*lua.LTable)
-	if !is {
+	result, ok := state.Get(-1).(*lua.LTable)
+	if !ok {
 		t.Fatalf("the script returns %s", state.Get(-1))
 	}
-	if text, is := result.RawGetString("message").(lua.LString); is {
+	if text, ok := result.RawGetString("message").(lua.LString); ok {
 		message = string(text)
 	}
 	return result.RawGetString("status").String(), message

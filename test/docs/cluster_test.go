@@ -128,7 +128,7 @@ func resources(t *testing.T) map[string]bool {
 	known := map[string]bool{}
 	for _, name := range []string{
 		"configmap", "crd", "deployment", "endpointslices", "events", "namespace", "namespaces", "nodes", "pod", "pods",
-		"secret", "secrets", "resourcequota", "leases", "rolebindings", "clusterrolebindings",
+		"secret", "secrets", "resourcequota", "leases", "rolebindings", "clusterrolebindings", "storageclasses",
 	} {
 		known[name] = true
 	}

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
-	"github.com/harrier-ci/harrier/internal/history"
-	"github.com/harrier-ci/harrier/internal/plugin"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/commands"
+	"github.com/harrier-ci/harrier/operations/history"
+	"github.com/harrier-ci/harrier/operations/plugin"
 )
 
 // The programs take every command of the documentation.
@@ -180,11 +180,11 @@ func (r *reader) checkManager(arguments []string) error {
 		_, err := history.ParseOptions(arguments[1:], os.Getenv, io.Discard)
 		return err
 	}
-	if len(arguments) == 0 || !slices.Contains(doctor.Commands, arguments[0]) {
-		return fmt.Errorf("the manager's commands are history and %v", doctor.Commands)
+	if len(arguments) == 0 || !slices.Contains(commands.Names, arguments[0]) {
+		return fmt.Errorf("the manager's commands are history and %v", commands.Names)
 	}
 	arguments = slices.Clone(arguments)
-	if file := slices.Index(arguments, "-f") + 1; file == 0 || file == len(arguments) || arguments[file] == "-" {
+	if file := slices.Index(arguments, "-f") + 1; file == 0 || file == len(arguments) || slices.Contains(arguments, "-") {
 		arguments = append(arguments, "-h")
 	}
 	for i, argument := range arguments {
@@ -194,7 +194,7 @@ func (r *reader) checkManager(arguments []string) error {
 		}
 	}
 	var output bytes.Buffer
-	if code := doctor.Main(context.Background(), arguments, &output, &output); code != doctor.ExitFine {
+	if code := commands.Main(context.Background(), arguments, &output, &output); code != commands.ExitFine {
 		return fmt.Errorf("ends with %d: %s", code, output.String())
 	}
 	return nil
@@ -202,13 +202,13 @@ func (r *reader) checkManager(arguments []string) error {
 
 // checkPlugin is checkManager for the commands of the plugin.
 func (r *reader) checkPlugin(arguments []string) error {
-	if slices.ContainsFunc(doctor.Offline, func(c doctor.OfflineCommand) bool { return c.Name == arguments[0] }) {
+	if slices.ContainsFunc(commands.Offline, func(c commands.OfflineCommand) bool { return c.Name == arguments[0] }) {
 		return r.checkManager(arguments)
 	}
 	var output bytes.Buffer
 	words := append(slices.Clone(arguments), "-h")
 	if code := plugin.Main(context.Background(), words,
-		plugin.Streams{Out: &output, Err: &output}); code != doctor.ExitFine {
+		plugin.Streams{Out: &output, Err: &output}); code != commands.ExitFine {
 		return fmt.Errorf("ends with %d: %s", code, output.String())
 	}
 	if !strings.Contains(output.String(), "kubectl harrier "+arguments[0]) && arguments[0] != "-h" {

@@ -16,7 +16,7 @@ import (
 
 // reporting are the packages whose reasons users meet in conditions, Events and the doctor's findings.
 var reporting = []string{
-	"internal/controller", "internal/convert", "internal/doctor", "internal/kube", "internal/listener",
+	"internal/controller", "operations/convert", "operations/doctor", "operations/validation", "internal/kube", "internal/listener",
 	"internal/podstatus", "internal/registrations",
 }
 
@@ -47,7 +47,7 @@ func TestReasonsAreKnown(t *testing.T) {
 	for reason, place := range reasons(t, "apis", "internal/controller", "internal/kube", "internal/listener",
 		"internal/podstatus", "internal/registrations") {
 		if report.KnownReason(reason) != reason {
-			t.Errorf("%s: the reason %s is missing in internal/kube/report/reasons.go", place, reason)
+			t.Errorf("%s: the reason %s has no row in internal/meaning", place, reason)
 		}
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/yaml"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/operations/finding"
+	"github.com/harrier-ci/harrier/operations/validation"
 )
 
 // GitHub, Kubernetes or one of the charts takes all YAML of the documentation.
@@ -136,11 +137,11 @@ func hasAll(chart string, fields map[string]any) (bool, error) {
 
 // validated returns the error of `manager validate`.
 func validated(text string) error {
-	findings, err := doctor.Validate([]byte(text))
+	findings, err := validation.Validate([]byte(text), nil, "")
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Problem }); i >= 0 {
+	if i := slices.IndexFunc(findings, func(f finding.Finding) bool { return f.Severity == finding.Problem }); i >= 0 {
 		return fmt.Errorf("manager validate: %s: %s", findings[i].Reason, findings[i].Message)
 	}
 	return nil

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/testkube"
+	"github.com/harrier-ci/harrier/operations/finding"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
@@ -41,7 +41,7 @@ func TestInstallations(t *testing.T) {
 }
 
 // reasons returns a function that asks the doctor for its reasons of a severity.
-func reasons(t *testing.T, r *rig.Rig, severity doctor.Severity) func() ([]string, error) {
+func reasons(t *testing.T, r *rig.Rig, severity finding.Severity) func() ([]string, error) {
 	return func() (reasons []string, err error) {
 		report, _, err := consult(t.Context(), r, rig.DefaultSet)
 		for _, finding := range report.Findings {
@@ -61,8 +61,8 @@ func doctorOnAnInstallation(t *testing.T, cluster *testkube.Cluster) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(rig.Patience)
 	g.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	problems := reasons(t, r, doctor.Problem)
-	g.Eventually(reasons(t, r, doctor.Info)).Should(ContainElement("NoJobAssigned"))
+	problems := reasons(t, r, finding.Problem)
+	g.Eventually(reasons(t, r, finding.Info)).Should(ContainElement("NoJobAssigned"))
 	// The manager's probes have a period of 10 s, and its Deployment follows them.
 	g.Eventually(problems).Should(BeEmpty())
 	restore := ageCRD(t, r)

@@ -22,7 +22,7 @@ import (
 var kinds = map[string][]string{
 	"autoscalingrunnersets": {"Message", "Schedules", "Numbers Until"},
 	"autoscalinglisteners":  {"Message"},
-	"ephemeralrunnersets":   {},
+	"ephemeralrunnersets":   {"Why Not More"},
 	"ephemeralrunners":      {"JobRepository", "JobWorkflowRef", "WorkflowRunId", "JobDisplayName", "JobId", "JobResult", "LostCause", "Reason", "Message"},
 }
 

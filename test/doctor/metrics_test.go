@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -24,8 +23,7 @@ const rules = "../../charts/gha-runner-scale-set-controller/rules/alerts.yaml"
 // metricsPort is the port in the rig's chart values.
 const metricsPort = 8080
 
-// observer is a Prometheus that reads all programs of a rig, as they come and go. It is nil if none is installed: then
-// metrics are not checked.
+// observer is a Prometheus that reads all programs of a rig, as they come and go.
 type observer struct {
 	*prometheus.Server
 	// expressions are the alerts' expressions, by their names.
@@ -35,10 +33,6 @@ type observer struct {
 // observe starts a Prometheus for a rig.
 func observe(t *testing.T, r *rig.Rig) *observer {
 	t.Helper()
-	if _, err := exec.LookPath(prometheus.Program); err != nil {
-		t.Log("Prometheus is not installed; metrics are not looked at")
-		return nil
-	}
 	targets := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
 		answer.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(answer).Encode([]map[string]any{{"targets": addresses(request, r)}})
@@ -98,9 +92,6 @@ func expressions(t *testing.T) map[string]string {
 
 // of returns an expression's series of a set, or of its listener: the listener's name begins with the set's.
 func (o *observer) of(expression, set string) (found []prometheus.Series, err error) {
-	if o == nil {
-		return nil, nil
-	}
 	series, err := o.Query(expression)
 	for _, s := range series {
 		if name := s.Metric["name"]; set == "" || name == set || strings.HasPrefix(name, set+"-") {
@@ -112,9 +103,6 @@ func (o *observer) of(expression, set string) (found []prometheus.Series, err er
 
 // alerts reports whether an alert's expression is true of a set, or at all if the name is empty.
 func (o *observer) alerts(name, set string) (bool, error) {
-	if o == nil {
-		return true, nil
-	}
 	found, err := o.of(o.expressions[name], set)
 	return len(found) > 0, err
 }

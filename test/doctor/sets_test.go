@@ -15,10 +15,10 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/doctor"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/testkube"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/operations/finding"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
@@ -204,7 +204,7 @@ func (s *symptom) await(t *testing.T, r *rig.Rig, metrics *observer, name string
 
 // missing lists the signs that don't show, with all that is seen.
 func (s *symptom) missing(seen *sight) string {
-	first := doctor.Finding{}
+	first := finding.Finding{}
 	if len(seen.report.Findings) > 0 {
 		first = seen.report.Findings[0]
 	}

@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/doctor"
+	"github.com/harrier-ci/harrier/operations/commands"
+	"github.com/harrier-ci/harrier/operations/doctor"
+	"github.com/harrier-ci/harrier/operations/finding"
 	"github.com/harrier-ci/harrier/test/prometheus"
 	"github.com/harrier-ci/harrier/test/rig"
 )
@@ -76,7 +78,7 @@ func look(ctx context.Context, r *rig.Rig, metrics *observer, name string) (*sig
 // consult runs the doctor's command line.
 func consult(ctx context.Context, r *rig.Rig, name string) (report doctor.Report, code int, err error) {
 	output, trouble := &bytes.Buffer{}, &bytes.Buffer{}
-	code = doctor.Main(ctx, []string{"doctor", "-kubeconfig", r.Cluster.AdminKubeconfig(), "-n", r.RunnerNamespace, "-o",
+	code = commands.Main(ctx, []string{"doctor", "-kubeconfig", r.Cluster.AdminKubeconfig(), "-n", r.RunnerNamespace, "-o",
 		"json", name}, output, trouble)
 	if err := json.Unmarshal(output.Bytes(), &report); err != nil {
 		return report, code, fmt.Errorf("the doctor ended with %d: %s%s: %w", code, output, trouble, err)
@@ -165,7 +167,7 @@ func (s *sight) told(reason string) bool {
 }
 
 // holds reports whether a finding has all the words.
-func holds(finding doctor.Finding, words []string) bool {
+func holds(finding finding.Finding, words []string) bool {
 	text := finding.Object + " " + finding.Message + " " + finding.Fix
 	for _, word := range words {
 		if !strings.Contains(text, word) {

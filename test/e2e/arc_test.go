@@ -18,7 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/test/arc"
 )
 
-// docs/upgrade.md promises users of ARC: after its two upgrades the same scale set is served, a running job has gone
+// docs/from-arc.md promises users of ARC: after its two upgrades the same scale set is served, a running job has gone
 // on, and nothing of ARC holds up the uninstallation.
 func TestUpgradeFromARC(t *testing.T) {
 	s := prepare(t, serve(t, fakegithub.Options{}), arc.Name, 0, 5)

@@ -175,10 +175,13 @@ func (s *scaleSet) awaitClaims(count int) []corev1.PersistentVolumeClaim {
 			return "", err
 		}
 		set, err := s.object(s.t.Context())
-		want := v1alpha1.VolumeClaimCounts{Total: count, Free: count}
+		want := &v1alpha1.VolumeClaimCounts{Total: count, Free: count}
+		if set.Status.VolumeClaims != nil {
+			want.FullestPercent = set.Status.VolumeClaims.FullestPercent
+		}
 		deleting := func(c corev1.PersistentVolumeClaim) bool { return c.DeletionTimestamp != nil }
 		if err != nil || (len(claims.Items) == count && !slices.ContainsFunc(claims.Items, deleting) &&
-			set.Status.VolumeClaims != nil && *set.Status.VolumeClaims == want) {
+			set.Status.VolumeClaims != nil && *set.Status.VolumeClaims == *want) {
 			return "", err
 		}
 		return fmt.Sprintf("there are %d, and the status has %+v", len(claims.Items), set.Status.VolumeClaims), nil

@@ -141,7 +141,7 @@ func TestLostJobsRunAgain(t *testing.T) {
 	}
 	s.await(t.Context(), "the commit to say what was lost", func() (string, error) {
 		checks, err := s.github.CheckRuns(t.Context())
-		if len(checks) == 1 && checks[0].Name == "Runners lost-again: lost (Evicted)" &&
+		if len(checks) == 1 && strings.HasPrefix(checks[0].Name, "Runners lost-again: lost (Evicted), ") &&
 			checks[0].Conclusion == "neutral" &&
 			strings.Contains(checks[0].Output.Summary, "it runs again in attempt 2") {
 			return "", err
@@ -192,7 +192,7 @@ func prepareWithApp(t *testing.T, name string, permissions map[string]string) *s
 	s := prepare(t, serve(t, fakegithub.Options{Apps: []fakegithub.App{app}, Permissions: permissions}), name, 0, 2)
 	s.values["githubConfigSecret"] = credentials
 	s.values["protectRunners"] = "None"
-	s.values["feedback"] = site.Values{"checks": true, "rerunLostJobs": site.Values{}}
+	s.values["feedback"] = site.Values{"checks": true, "rerunLostJobs": site.Values{"ifNewerRun": "Rerun"}}
 	s.caused = []state.AnomalyKind{state.RunnerStoppedBusy}
 	return s
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/hack/installation"
 	"github.com/harrier-ci/harrier/hack/site"
-	"github.com/harrier-ci/harrier/internal/doctor/diagnosis"
-	"github.com/harrier-ci/harrier/internal/doctor/finding"
-	"github.com/harrier-ci/harrier/internal/doctor/snapshot"
 	"github.com/harrier-ci/harrier/internal/fakegithub"
 	"github.com/harrier-ci/harrier/internal/fakegithub/state"
 	rootkube "github.com/harrier-ci/harrier/internal/kube"
+	"github.com/harrier-ci/harrier/operations/doctor/diagnosis"
+	"github.com/harrier-ci/harrier/operations/doctor/snapshot"
+	"github.com/harrier-ci/harrier/operations/finding"
 )
 
 // inMode prepares a set in a kubernetes mode with a program in place of its hooks (test/standin/hook). In mode

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,6 +29,7 @@ const takeDownLimit = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	flag.Parse() // the testing package does it in Run, and the cluster is made before that
 	code, err := runAll(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -60,6 +62,11 @@ func runAll(m *testing.M) (code int, err error) {
 	}
 	if _, kube, err = place.Client(); err != nil {
 		return 1, err
+	}
+	if *storage {
+		if folders, err = place.AddStorage(ctx); err != nil {
+			return 1, err
+		}
 	}
 	if err := restrictSystemNamespace(ctx); err != nil {
 		return 1, err

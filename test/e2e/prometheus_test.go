@@ -28,7 +28,7 @@ const alerts = "charts/" + site.ControllerChart + "/rules/alerts.yaml"
 // Prometheus finds manager and listener in the cluster by the chart's PodMonitors, as its operator would.
 func TestPrometheusReadsManagerAndListeners(t *testing.T) {
 	t.Parallel()
-	if err := cluster.NeedPackage(t.Context(), prometheus.Program, "prometheus", os.Stderr); err != nil {
+	if err := cluster.NeedPackage(t.Context(), "prometheus", "prometheus", os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	const jobs = 3

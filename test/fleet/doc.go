@@ -4,6 +4,6 @@
 //	install ─▶ rest ─▶ all runners busy ─▶ rest ─▶ the manager is killed ─▶ the controller is upgraded ─▶ all jobs end
 //
 // It logs the duration of each step, and the resources and requests of manager and listeners meanwhile. Counts and
-// ratios that hold on every machine are checked, times are not. `make test` has a small fleet; docs/performance.md has
+// ratios that hold on every machine are checked, times are not. `make test` has a small fleet; docs/measuring.md has
 // figures of a large one.
 package fleet

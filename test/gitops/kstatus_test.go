@@ -28,7 +28,7 @@ func kstatus(object map[string]any) string {
 	conditions := map[string]string{}
 	list, _, _ := unstructured.NestedSlice(object, "status", "conditions")
 	for _, item := range list {
-		if condition, is := item.(map[string]any); is {
+		if condition, ok := item.(map[string]any); ok {
 			conditions[text(condition["type"])] = text(condition["status"])
 		}
 	}

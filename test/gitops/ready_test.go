@@ -156,7 +156,7 @@ func readyOf(t *testing.T, r *rig.Rig, name string) string {
 	t.Helper()
 	list, _, _ := unstructured.NestedSlice(setOf(t, r, name), "status", "conditions")
 	for _, item := range list {
-		if condition, is := item.(map[string]any); is && condition["type"] == "Ready" {
+		if condition, ok := item.(map[string]any); ok && condition["type"] == "Ready" {
 			return text(condition["reason"]) + ": " + text(condition["message"])
 		}
 	}

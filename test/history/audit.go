@@ -104,7 +104,8 @@ func (h *History) loseTrack(before *Change, event testkube.AuditEvent, by Actor,
 		return
 	}
 	lost := *before
-	lost.Gone, lost.Revision, lost.Received, lost.Answered = true, revision, event.Received, event.Answered
+	lost.Gone, lost.Lost = true, true
+	lost.Revision, lost.Received, lost.Answered = revision, event.Received, event.Answered
 	lost.By, lost.Verb = by, event.Verb
 	h.Changes = append(h.Changes, lost)
 }

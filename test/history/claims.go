@@ -167,7 +167,7 @@ func (r *replay) checkAsked(c Change, created *pod, mounted *claim) {
 	for _, before := range mounted.uses {
 		reported := before.by.Completed || (before.by.HasJob && len(pool.Results) == 0)
 		switch {
-		case !before.pod.Started:
+		case !before.pod.Started || r.lost[before.by.UID] != nil: // its report may be what was lost
 		case before.by.UID == its.UID:
 			r.breach(c, "pod %s was created with claim %s, with which an earlier pod of its runner had started",
 				created.Name, mounted.Name)

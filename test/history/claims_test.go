@@ -233,6 +233,12 @@ func TestClaimsAreNotPassedOnUnasked(t *testing.T) {
 	fails := func(s *story) { s.up("a"); s.podEnds("a", false) }
 	succeeds := func(s *story) { s.up("a"); s.succeeded("a") }
 	begins := func(s *story) { s.up("a"); s.started("a"); s.podEnds("a", false) }
+	// The report's answer is lost, as at a listener's end: the next change tells whether it was written.
+	unanswered := func(s *story) {
+		begins(s)
+		before := *s.runners["a"]
+		s.step(Change{By: Listener, Verb: "patch", Runner: &before, Gone: true, Lost: true})
+	}
 	const second, silent = "with which an earlier pod of its runner had started", "nobody has reported its job"
 	check(t, map[string]chapter{
 		"the pod never started, the same runner":  {told(asks, func(s *story) { s.podEnds("a", false) }, "a"), nil},
@@ -241,9 +247,18 @@ func TestClaimsAreNotPassedOnUnasked(t *testing.T) {
 		"it failed, another runner":               {told(asks, fails, "b"), []string{silent}},
 		"its job's end was not reported, another": {told(asks, begins, "b"), []string{silent}},
 		"its job was reported, another runner":    {told(asks, succeeds, "b"), nil},
-		"its job was reported, the same runner":   {told(asks, succeeds, "a"), []string{second}},
-		"nobody asks, the same runner":            {told(never, fails, "a"), nil},
-		"nobody asks, another runner":             {told(never, fails, "b"), nil},
+		"its report was not answered, another":    {told(asks, unanswered, "b"), nil},
+		"and was written, another": {told(asks, func(s *story) {
+			unanswered(s)
+			s.report("a", func(r *Runner) { r.Completed = true })
+		}, "b"), nil},
+		"and was not written, another": {told(asks, func(s *story) {
+			unanswered(s)
+			s.report("a", func(r *Runner) { r.Deleting = true })
+		}, "b"), []string{silent}},
+		"its job was reported, the same runner": {told(asks, succeeds, "a"), []string{second}},
+		"nobody asks, the same runner":          {told(never, fails, "a"), nil},
+		"nobody asks, another runner":           {told(never, fails, "b"), nil},
 	})
 }
 

@@ -54,8 +54,10 @@ type Change struct {
 	Pod    *Pod
 	Pool   *Pool
 	Claim  *Claim
-	// Gone says that the change was the object's last.
+	// Gone says that the change was the object's last, or that it is Lost.
 	Gone bool
+	// Lost says that nobody knows whether the change was made: the object is as it was before, or goes on.
+	Lost bool
 	// List is all that there was of one kind.
 	List *List
 }

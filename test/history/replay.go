@@ -13,6 +13,8 @@ type replay struct {
 	runners map[string]*runner // those that exist
 	pods    map[string]*pod    // those that exist
 	claims  claims
+	// lost are runners of which the history has lost track, and which may come back with what was not seen meanwhile.
+	lost map[string]*runner
 	// revisions has the revision of each object's last change, also of objects that are gone.
 	revisions map[string]uint64
 	broken    []string
@@ -56,7 +58,7 @@ func (p *pod) lives() bool { return p != nil && !p.gone && !p.Succeeded && !p.Fa
 
 func newReplay(h *History) *replay {
 	return &replay{history: h, sets: map[string]*set{}, runners: map[string]*runner{}, pods: map[string]*pod{},
-		claims:    newClaims(),
+		claims: newClaims(), lost: map[string]*runner{},
 		revisions: map[string]uint64{}}
 }
 
@@ -133,13 +135,20 @@ func (r *replay) applyRunner(c Change, next Runner) {
 	if r.outdated(next.UID, c) {
 		return
 	}
+	known := r.runners[next.UID]
 	if c.Gone {
+		if c.Lost && known != nil {
+			r.lost[next.UID] = known
+		}
 		delete(r.runners, next.UID)
 		return
 	}
-	known := r.runners[next.UID]
 	if known == nil {
-		known = &runner{Runner: next, known: c.Verb == "create", created: c.Answered, most: math.MaxInt}
+		known = r.lost[next.UID] // what was used by it, was used by this one
+		if delete(r.lost, next.UID); known == nil {
+			known = &runner{}
+		}
+		*known = runner{Runner: next, known: c.Verb == "create", created: c.Answered, most: math.MaxInt}
 		r.runners[next.UID] = known
 		if known.known && c.By == Manager {
 			r.checkCreation(c, known)

@@ -27,7 +27,7 @@ const (
 // A hundred jobs at the same time, while tokens expire: a runner each, none too many, nothing left, and the listener
 // keeps running. The log has the time until all pods existed, and that of a client that only creates the same objects.
 func TestBurst(t *testing.T) {
-	cluster := testkube.Shared(t)
+	cluster := testkube.Borrow(t)
 	plainCreation(t, cluster) // the API server is slow with the first objects of a kind
 	plain := plainCreation(t, cluster)
 	r := rig.Start(t, cluster, rig.Options{GitHub: fakegithub.Options{JITLatency: jitLatency}})

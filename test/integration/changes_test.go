@@ -27,7 +27,7 @@ const takenOverWithin = 55 * time.Second
 func TestRotatedToken(t *testing.T) {
 	const next = "ghp_theTokenAfterTheRotation0123456789ab"
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t),
+	r := rig.Start(t, testkube.Borrow(t),
 		rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
 	r.WaitDone(r.QueueJobs(1, 0))
 	r.GitHub.RevokePAT(rig.PAT, true)
@@ -59,7 +59,7 @@ func TestRotatedToken(t *testing.T) {
 // maxRunners reaches the running listener. A real kubelet would look at the changed Secret a minute later: the
 // annotation shows that the pod is told of it.
 func TestMaximumReachesTheListener(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 1})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 1})
 	before := r.ListenerPod()
 	ids := r.QueueJobs(3, rig.Held)
 	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(1))
@@ -81,7 +81,7 @@ func TestMaximumReachesTheListener(t *testing.T) {
 // names the object after the scale set, so a name is changed by hand.
 func TestRegistrationFollowsTheSpec(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{GitHub: fakegithub.Options{
 		Rules: fakegithub.Rules{MultiLabel: true}, RunnerGroups: []string{"large"}, PollLength: 3 * time.Second,
 	}})
 	edit(t, r, func(spec *v1alpha1.AutoscalingRunnerSetSpec) {
@@ -105,7 +105,7 @@ func TestRegistrationFollowsTheSpec(t *testing.T) {
 // deleted, and a template with another image resumes the work that waits.
 func TestOutdatedImage(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("2.334.0")})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{ScaleSetValues: runnerVersion("2.334.0")})
 	r.GitHub.DeprecateRunnerVersion("2.334.0", true)
 	ids := r.QueueJobs(2, time.Second)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
@@ -123,7 +123,7 @@ func TestOutdatedImage(t *testing.T) {
 // A runner before 2.333.0 that GitHub refuses exits with 0, as one with a wrong command does. The version tells: it is
 // said within two minutes, costs no more runners than there were jobs, and is nobody else's fault.
 func TestOutdatedImageThatExitsWithZero(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: runnerVersion("2.330.0")})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{ScaleSetValues: runnerVersion("2.330.0")})
 	r.GitHub.DeprecateRunnerVersion("2.330.0", true)
 	ids := r.QueueJobs(4, time.Second)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionRunnerOutdated)
@@ -178,7 +178,7 @@ func difference(r *rig.Rig, id int, scope string) string {
 
 // A scale set that somebody deleted on GitHub is made again, and takes jobs.
 func TestScaleSetDeletedBehindOurBack(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: fakegithub.Options{PollLength: 3 * time.Second}})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{GitHub: fakegithub.Options{PollLength: 3 * time.Second}})
 	before := r.GitHub.Snapshot().ScaleSets[0].ID
 	if err := r.GitHub.DeleteScaleSet(before); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func said(r *rig.Rig) func() []string {
 // A job waits because of a quota, gets its runner and loses it: its commit has all of that, also after kills of manager
 // and listener.
 func TestCommitsSayWhatHappensToJobs(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), withApp(t))
+	r := rig.Start(t, testkube.Borrow(t), withApp(t))
 	api, eventually := r.Cluster.Client(), gomega.NewWithT(t).Eventually
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: "none"}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
@@ -68,14 +68,14 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 	r.QueueJobs(1, time.Hour)
 	eventually(said(r), rig.Patience).Should(gomega.ConsistOf(gomega.MatchRegexp(
 		`^Runners ` + rig.DefaultSet +
-			`: waiting \(QuotaExceeded\): Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
+			`: waiting \(QuotaExceeded\), ci #1 / build: Waiting for a runner since \d+ \w+, \d\d:\d\d UTC: a quota of the cluster allows no more runners \(completed, neutral\)$`)))
 	r.KillListener()
 	r.KillManager()
 	if err := api.Delete(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
 	over := gomega.Equal(`Runners ` + rig.DefaultSet +
-		`: waiting (QuotaExceeded): No longer waiting for this (completed, neutral)`)
+		`: waiting (QuotaExceeded), ci #1 / build: No longer waiting for this (completed, neutral)`)
 	// The next manager looks every minute, and what it sees has to hold for a minute.
 	eventually(said(r), 2*rig.Patience).Should(gomega.ConsistOf(over))
 	busy := func() (pods []corev1.Pod) {
@@ -89,12 +89,12 @@ func TestCommitsSayWhatHappensToJobs(t *testing.T) {
 	}
 	eventually(said(r), rig.Patience).Should(gomega.ConsistOf(over, gomega.Equal(
 		`Runners `+rig.DefaultSet+
-			`: lost (Evicted): Lost with the runner: its pod was evicted from its node (completed, neutral)`)))
+			`: lost (Evicted), ci #1 / build: Lost with the runner: its pod was evicted from its node (completed, neutral)`)))
 }
 
 // GitHub lets nobody write check runs with a token: a scale set with one says so, and works.
 func TestChecksNeedAnApp(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		MaxRunners:     5,
 		ScaleSetValues: rig.Values{"feedback": map[string]any{"checks": true}},
 	})

@@ -19,7 +19,7 @@ import (
 // long the driver takes. Then it is free again.
 func TestABurstGetsCopiesOfTheWarmestClaim(t *testing.T) {
 	const burst = 3
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		MaxRunners: burst + 1, ScaleSetValues: cacheTemplate(map[string]any{"seedFrom": map[string]any{"newest": true}}),
 	})
 	r.WaitDone(r.QueueJobs(1, time.Second))

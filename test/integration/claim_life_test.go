@@ -29,7 +29,7 @@ func uidsOf(t *testing.T, r *rig.Rig) []types.UID {
 // A claim costs its creation and no other request, whether the manager that leases it has created it or another one.
 func TestALeaseCostsNoRequest(t *testing.T) {
 	const jobs = 10
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: jobs, ScaleSetValues: cacheTemplate(nil)})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: jobs, ScaleSetValues: cacheTemplate(nil)})
 	r.WaitDone(r.QueueJobs(jobs, 2*time.Second))
 	r.AwaitQuiet()
 	first := uidsOf(t, r)
@@ -51,7 +51,7 @@ func TestALeaseCostsNoRequest(t *testing.T) {
 
 // While the API server refuses claims, runners wait and the set says why. Nothing is lost.
 func TestARefusedClaimIsTold(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{ScaleSetValues: cacheTemplate(nil)})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{ScaleSetValues: cacheTemplate(nil)})
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: "no-claims"}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}
 	if err := r.Cluster.Client().Create(t.Context(), quota); err != nil {
@@ -85,7 +85,7 @@ func TestARefusedClaimIsTold(t *testing.T) {
 func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 	retained := cacheTemplate(nil)
 	retained["persistentVolumeClaimRetentionPolicy"] = rig.Values{"whenDeleted": "Retain"}
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 3, ScaleSetValues: retained})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 3, ScaleSetValues: retained})
 	r.WaitDone(r.QueueJobs(3, 2*time.Second))
 	r.AwaitQuiet()
 	kept := uidsOf(t, r)
@@ -114,7 +114,7 @@ func TestRetainedClaimsServeTheNextSet(t *testing.T) {
 // A set that had no claims gets them by an upgrade: a running job is left alone, and later runners have claims. They go
 // with their template when no runner has them.
 func TestClaimsComeAndGoWithTheirTemplate(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 3})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 3})
 	running := r.QueueJobs(1, 8*time.Second)
 	g := gomega.NewWithT(t)
 	g.Eventually(func() int { return len(r.GitHub.Jobs("running")) }, rig.Patience).Should(gomega.Equal(1))
@@ -152,10 +152,12 @@ func objectsOf(t *testing.T, r *rig.Rig) (names []string) {
 	return names
 }
 
-// A claim whose zone is full is replaced by another one after a minute, and is used again when there is room.
+// A pod whose claim's zone is full waits for pendingTimeout; then one with a new claim takes its place. The claim stays.
 func TestAFullZoneGivesWay(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
-		MaxRunners: 1, ScaleSetValues: cacheTemplate(nil), Storage: fakestorage.Options{Zones: []string{"a", "b"}},
+	values := cacheTemplate(nil)
+	values["pendingTimeout"] = "40s"
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
+		MaxRunners: 1, ScaleSetValues: values, Storage: fakestorage.Options{Zones: []string{"a", "b"}},
 	})
 	r.WaitDone(r.QueueJobs(1, time.Second))
 	r.AwaitQuiet()
@@ -163,7 +165,7 @@ func TestAFullZoneGivesWay(t *testing.T) {
 	began := time.Now()
 	r.WaitDone(r.QueueJobs(1, time.Second))
 	r.AwaitQuiet()
-	if took := time.Since(began); took > 90*time.Second {
+	if took := time.Since(began); took < 40*time.Second || took > 90*time.Second {
 		t.Errorf("the job was done %s after its claim's zone was full", took.Round(time.Second))
 	}
 	var zones []string

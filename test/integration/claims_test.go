@@ -49,8 +49,8 @@ func watchMounts(t *testing.T, r *rig.Rig) func() (shared []string, mounted int)
 	users, mounted := map[string]sets.Set[types.UID]{}, sets.New[types.UID]()
 	go func() {
 		for event := range watching.ResultChan() {
-			pod, is := event.Object.(*corev1.Pod)
-			if !is {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
 				continue
 			}
 			over := event.Type == "DELETED" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -86,7 +86,7 @@ func watchMounts(t *testing.T, r *rig.Rig) func() (shared []string, mounted int)
 // runners at a time, and all go with the set.
 func TestClaimsOutliveRunners(t *testing.T) {
 	const wave = 10
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: wave, ScaleSetValues: cacheTemplate(map[string]any{})})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: wave, ScaleSetValues: cacheTemplate(map[string]any{})})
 	mounts := watchMounts(t, r)
 	r.WaitDone(r.QueueJobs(wave, 2*time.Second))
 	r.AwaitQuiet()
@@ -134,7 +134,7 @@ func TestClaimsOutliveRunners(t *testing.T) {
 func TestOneClaimServesOneRunnerAfterAnother(t *testing.T) {
 	const jobs = 3
 	pool := map[string]any{"max": 1, "keepAfter": map[string]any{"events": []any{"push"}}}
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 5, ScaleSetValues: cacheTemplate(pool)})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 5, ScaleSetValues: cacheTemplate(pool)})
 	mounts := watchMounts(t, r)
 	queue := func(event string) {
 		var ids []int64

@@ -34,7 +34,7 @@ type trouble struct {
 // and next step. A set that works beside them is not disturbed, and each of them can be uninstalled.
 func TestTroubleIsToldBeforeTheFirstJob(t *testing.T) {
 	silent := silentServer(t)
-	r := rig.Start(t, testkube.Shared(t),
+	r := rig.Start(t, testkube.Borrow(t),
 		rig.Options{AllowedAddresses: []string{"http://127.0.0.1:1", "http://github.invalid", silent}})
 	troubles := map[string]trouble{
 		"token": {rig.Values{"githubConfigSecret": rig.Values{"github_token": "ghp_nobodyKnowsThisToken"}},

@@ -23,7 +23,7 @@ import (
 func TestCRDsGoBackWhileJobsRun(t *testing.T) {
 	g := gomega.NewWithT(t)
 	always := rig.Values{"name": "always", "schedule": "* * * * *", "duration": "1h", "maxRunners": 5}
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		MinRunners:     2,
 		ScaleSetValues: rig.Values{"schedules": []rig.Values{always}},
 	})

@@ -13,7 +13,7 @@ import (
 
 // The deletion of the AutoscalingRunnerSet removes everything that was made for it, here and on GitHub.
 func TestDeleteScaleSet(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
 	set := &v1alpha1.AutoscalingRunnerSet{}
 	set.Namespace, set.Name = r.RunnerNamespace, rig.DefaultSet
@@ -29,7 +29,7 @@ func TestDeleteScaleSet(t *testing.T) {
 
 // Helm deletes RoleBinding, Role, Secret and ServiceAccount before the AutoscalingRunnerSet. A running job is finished.
 func TestUninstallScaleSet(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
 	ids := r.QueueJobs(1, rig.Held)
 	g := gomega.NewWithT(t)
@@ -50,7 +50,7 @@ const uninstalledWithin = 30 * time.Second
 // An idle scale set is gone half a minute after helm uninstall, although that takes the manager's rights in the
 // namespace away, and nothing of it is left on GitHub. The manager then ends with exit code 0 when it is told to.
 func TestUninstallOfAnIdleScaleSet(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 3})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 3})
 	awaitIdle(t, r, 3)
 	began := time.Now()
 	r.UninstallSet(rig.DefaultSet)

@@ -22,7 +22,7 @@ import (
 // granted for an idle pod unless the set protects all. Another budget on the same pods turns the refusal into an error;
 // the set says so, and names the budget.
 func TestEvictionsWaitForJobs(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1, Flags: rig.Values{"jobPodMetadata": false}})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 1, Flags: rig.Values{"jobPodMetadata": false}})
 	jobs := r.QueueJobs(1, rig.Held)
 	busy, idle := awaitPods(t, r)
 	awaitBudget(t, r)

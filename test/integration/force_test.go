@@ -19,7 +19,7 @@ import (
 // Somebody deletes the manager's objects for a scale set while jobs run, and takes their finalizers away, so that
 // nobody can clean up before they go. They are made again, the jobs end, and nothing stays.
 func TestObjectsTakenByForce(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1, MaxRunners: 5})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 1, MaxRunners: 5})
 	awaitIdle(t, r, 1)
 	ids := r.QueueJobs(12, 3*time.Second, 6*time.Second)
 	r.AwaitCompleted(ids, 1)

@@ -14,7 +14,7 @@ import (
 // Idle runners take jobs immediately and are replaced; fewer are kept when minRunners is lowered.
 func TestIdleRunners(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		// Surplus runners go when an evaluation 30 s later confirms them, and each empty poll is one.
 		MinRunners: 2, GitHub: fakegithub.Options{PollLength: 5 * time.Second},
 	})
@@ -40,7 +40,7 @@ func TestIdleRunners(t *testing.T) {
 
 // A new template replaces idle runners; those with a job finish it.
 func TestTemplateChange(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 2})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 2})
 	awaitIdle(t, r, 2)
 	ids := r.QueueJobs(4, time.Second, 4*time.Second)
 	r.AwaitCompleted(ids, 1)

@@ -11,7 +11,7 @@ import (
 
 // One job, from the queue to nothing.
 func TestOneJob(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{})
 	jobs := r.WaitDone(r.QueueJobs(1, time.Second))
 	r.AwaitQuiet()
 	checkRequests(t, r, 1)
@@ -22,7 +22,7 @@ func TestOneJob(t *testing.T) {
 func TestJobsOfMixedLength(t *testing.T) {
 	for _, flow := range []fakegithub.Flow{fakegithub.Acquire, fakegithub.AutoAssign} {
 		t.Run(string(flow), func(t *testing.T) {
-			r := rig.Start(t, testkube.Shared(t), rig.Options{
+			r := rig.Start(t, testkube.Borrow(t), rig.Options{
 				MaxRunners: 8, GitHub: fakegithub.Options{Rules: fakegithub.Rules{Flow: flow}, JITLatency: 100 * time.Millisecond},
 			})
 			jobs := r.WaitDone(r.QueueJobs(20, 0, 200*time.Millisecond, time.Second, 3*time.Second))

@@ -14,7 +14,7 @@ import (
 // Manager and listener are killed in the middle of a burst: every job is done a single time, and nothing is left.
 func TestKillsInABurst(t *testing.T) {
 	const jobs = 60
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		MaxRunners: 15,
 		GitHub:     fakegithub.Options{JITLatency: 200 * time.Millisecond},
 	})
@@ -35,7 +35,7 @@ func TestKillsInABurst(t *testing.T) {
 // While no manager runs, running jobs end and are reported; with the managers back, the rest is done.
 func TestManagersAway(t *testing.T) {
 	const jobs = 40
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 10, ManagerReplicas: 2})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 10, ManagerReplicas: 2})
 	ids := r.QueueJobs(jobs, time.Second, 2*time.Second)
 	r.AwaitCompleted(ids, 5)
 	r.StopManager()
@@ -49,7 +49,7 @@ func TestManagersAway(t *testing.T) {
 // GitHub lets go of the message session in the middle of a burst.
 func TestSessionLost(t *testing.T) {
 	const jobs = 40
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 20})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 20})
 	ids := r.QueueJobs(jobs, time.Second, 2*time.Second)
 	r.AwaitCompleted(ids, 5)
 	if evicted := r.GitHub.EvictSessions(0); evicted != 1 {

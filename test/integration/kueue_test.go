@@ -154,7 +154,7 @@ func (k *kueue) patch(ctx context.Context, pod *corev1.Pod, change func()) {
 // admits, and no more jobs than that are drawn. A pod that has ended, but still exists because of Kueue's finalizer, is
 // no runner any more: the next jobs don't wait for it.
 func TestKueue(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		GitHub: multiLabel, MaxRunners: 40, Slots: func() int { return 100 }, ScaleSetValues: placing(rig.Values{
 			"pendingTimeout": "5s", "template": rig.Values{"metadata": rig.Values{"labels": rig.Values{kueueQueue: "ci"}}},
 		}),

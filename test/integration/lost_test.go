@@ -23,7 +23,7 @@ import (
 // with its cause, also by a manager that is killed right after.
 func TestEveryLostJobIsTold(t *testing.T) {
 	// Evictions are not to wait.
-	r := rig.Start(t, testkube.Shared(t),
+	r := rig.Start(t, testkube.Borrow(t),
 		rig.Options{MaxRunners: 10, ScaleSetValues: rig.Values{"protectRunners": "None"}})
 	api := r.Cluster.Client()
 	strikes := map[v1alpha1.LostCause][]func(*corev1.Pod) error{

@@ -23,7 +23,7 @@ import (
 // Restricted to a namespace, the manager serves the scale sets there with the rights of its chart's Roles, and leaves
 // those of other namespaces alone. Uninstalling removes everything.
 func TestSingleNamespace(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{SingleNamespace: true, ManagerReplicas: 2})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{SingleNamespace: true, ManagerReplicas: 2})
 	elsewhere := r.Cluster.NewNamespace(t)
 	stranger := manifest(r, elsewhere, "stranger")
 	create(t, r, credentialSecret(elsewhere), stranger)
@@ -52,7 +52,7 @@ func TestSingleNamespace(t *testing.T) {
 func TestLeaderStepsDown(t *testing.T) {
 	const jobs = 30
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{ManagerReplicas: 2, MaxRunners: 10})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{ManagerReplicas: 2, MaxRunners: 10})
 	g.Eventually(func() int { return readyManagers(r) }, rig.Patience).Should(gomega.Equal(2))
 	ids := r.QueueJobs(jobs, time.Second)
 	r.AwaitCompleted(ids, 3)

@@ -23,7 +23,7 @@ import (
 func TestPlainManifest(t *testing.T) {
 	const name = "plain"
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{})
 	r.UninstallSet(rig.DefaultSet) // its Role would do for the other set as well
 	r.AwaitUninstalled()
 	set := manifest(r, r.RunnerNamespace, name)

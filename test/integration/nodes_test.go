@@ -55,7 +55,7 @@ func runnerPods(r *rig.Rig) []types.UID {
 // plays pods takes every pod, so their replacements come to the cordoned node, and stay there.
 func TestCordonedNode(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 4})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 4})
 	node := makeNode(t, r)
 	awaitIdle(t, r, 4)
 	ids := r.QueueJobs(1, rig.Held)

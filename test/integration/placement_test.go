@@ -78,11 +78,11 @@ func announced(r *rig.Rig, name string) int {
 // next ones run in the other, all but a few.
 func TestJobsRunWhereThereIsRoom(t *testing.T) {
 	const small, large = 2, 30
-	first := rig.Start(t, testkube.Shared(t), rig.Options{
+	first := rig.Start(t, testkube.Borrow(t), rig.Options{
 		SingleNamespace: true, GitHub: multiLabel, MaxRunners: 100, ScaleSetValues: placing(nil),
 		Slots: func() int { return small },
 	})
-	second := rig.Start(t, testkube.Shared(t), rig.Options{
+	second := rig.Start(t, testkube.Borrow(t), rig.Options{
 		Beside: first, SingleNamespace: true, MaxRunners: 100, ScaleSetValues: placing(nil),
 		Slots: func() int { return large },
 	})
@@ -133,7 +133,7 @@ const few = 10 + 2 + 6
 // more, and the set's status has the reason why it gets no others. When its nodes come late, it gets the others.
 func TestNodesThatComeLate(t *testing.T) {
 	var slots atomic.Int64
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		GitHub: multiLabel, MaxRunners: 40, ScaleSetValues: placing(nil), Slots: func() int { return int(slots.Load()) },
 	})
 	ids := r.QueueJobs(40, rig.Held)
@@ -152,7 +152,7 @@ func TestNodesThatComeLate(t *testing.T) {
 
 // A quota admits three pods: the set is given one job more, and no other.
 func TestQuotaLimitsWhatIsAnnounced(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{GitHub: multiLabel, MaxRunners: 40, ScaleSetValues: placing(nil)})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{GitHub: multiLabel, MaxRunners: 40, ScaleSetValues: placing(nil)})
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: r.RunnerNamespace, Name: "pods"}}
 	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
 	g := gomega.NewWithT(t)

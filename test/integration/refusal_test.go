@@ -18,7 +18,7 @@ import (
 // labels are corrected.
 func TestLabelThatNoObjectMayHaveIsSaid(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{})
 	r.WaitDone(r.QueueJobs(1, 0))
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)
 	bad := &v1alpha1.ResourceMeta{Labels: map[string]string{"team": "bad label!"}} // a key that listeners may have

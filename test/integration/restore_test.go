@@ -46,7 +46,7 @@ type backup struct {
 // objects that nobody owns go.
 func TestRestoredObjectsAreNobodysRunners(t *testing.T) {
 	const seeds, objects = 4, 12
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		MinRunners: 2, MaxRunners: mostRestored, GitHub: fakegithub.Options{PollLength: 2 * time.Second},
 	})
 	awaitIdle(t, r, 2)
@@ -72,7 +72,7 @@ func TestRestoredObjectsAreNobodysRunners(t *testing.T) {
 
 // A scale set that is uninstalled leaves nothing, even if a backup has brought its objects back beside it.
 func TestNothingRestoredOutlivesItsScaleSet(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MinRunners: 1, MaxRunners: mostRestored})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 1, MaxRunners: mostRestored})
 	awaitIdle(t, r, 1)
 	b := &backup{Rig: r, WithT: gomega.NewWithT(t), t: t, random: rand.New(rand.NewPCG(1, 30))}
 	b.save()
@@ -244,8 +244,8 @@ func (b *backup) watchPods() (end func() []string) {
 	watching.Go(func() {
 		alive := map[types.UID]bool{}
 		for event := range watch.ResultChan() {
-			pod, is := event.Object.(*corev1.Pod)
-			if !is || metav1.GetControllerOf(pod) == nil {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok || metav1.GetControllerOf(pod) == nil {
 				continue
 			}
 			alive[pod.UID] = true

@@ -22,11 +22,11 @@ import (
 )
 
 // A backup of one cluster is restored into another, which only has its controller: first the objects that
-// docs/upgrade.md says to save, then the runners as well. The second takes nothing from the first while the first's
+// docs/backup.md says to save, then the runners as well. The second takes nothing from the first while the first's
 // runners work, not even the registration of a runner that is offline at that moment. When the first takes no more
 // jobs, the second does.
 func TestRestoreIntoASecondCluster(t *testing.T) {
-	first := rig.Start(t, testkube.Shared(t), rig.Options{
+	first := rig.Start(t, testkube.Borrow(t), rig.Options{
 		MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true,
 		GitHub: fakegithub.Options{PollLength: 2 * time.Second},
 	})
@@ -53,7 +53,7 @@ func TestRestoreIntoASecondCluster(t *testing.T) {
 	g.Expect(first.Cluster.Client().Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(gomega.Succeed())
 	g.Eventually(func() int { idle, _ := online(first); return idle }, rig.Patience).Should(gomega.Equal(1))
 
-	second := rig.Start(t, testkube.Shared(t), rig.Options{
+	second := rig.Start(t, testkube.Borrow(t), rig.Options{
 		Beside: first, MinRunners: 2, MaxRunners: mostRestored, SingleNamespace: true,
 	})
 	exceeded := (&backup{Rig: second, WithT: g, t: t}).watchPods()
@@ -155,7 +155,7 @@ func restoreAll(
 			t.Fatal(err)
 		}
 		restored = append(restored, object)
-		if had && object.GetKind() != "AutoscalingRunnerSet" { // which docs/upgrade.md restores without one
+		if had && object.GetKind() != "AutoscalingRunnerSet" { // which docs/backup.md restores without one
 			patch, err := json.Marshal(map[string]any{"status": status})
 			if err != nil {
 				t.Fatal(err)

@@ -101,7 +101,7 @@ func runnerSets(t *testing.T, r *rig.Rig) []v1alpha1.EphemeralRunnerSet {
 // idle runner.
 func servedByARC(t *testing.T, replacements ...string) (*rig.Rig, *arc.Set) {
 	t.Helper()
-	r := rig.Start(t, testkube.Shared(t), rig.Options{})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{})
 	r.UninstallSet(rig.DefaultSet)
 	r.AwaitUninstalled()
 	r.StopManager()

@@ -83,7 +83,7 @@ func awaitOurListener(t *testing.T, r *rig.Rig) {
 	r.AwaitListening(arc.Name)
 }
 
-// serveByARC plays the return of ARC's charts and controller, as docs/upgrade.md says: objects have ARC's labels,
+// serveByARC plays the return of ARC's charts and controller, as docs/back-to-arc.md says: objects have ARC's labels,
 // annotations and finalizers again and lose the fields that ARC doesn't know, the listener is replaced, and ARC makes
 // one more runner.
 func serveByARC(t *testing.T, r *rig.Rig, set *arc.Set) *arc.Set {

@@ -23,7 +23,7 @@ const unreadable = `{"spec":{"spec":{"restartPolicy":3}}}`
 // An object that can't be decoded is named, and hides no other, neither when it is written nor when a manager starts.
 func TestAnObjectThatCantBeReadHidesNoOther(t *testing.T) {
 	g := gomega.NewWithT(t)
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 5})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 5})
 	stranger := r.Cluster.NewNamespace(t)
 	bad := unreadableRunner(stranger)
 	create(t, r, bad)
@@ -55,7 +55,7 @@ func TestAnObjectThatCantBeReadHidesNoOther(t *testing.T) {
 // A runner that can't be decoded any more keeps its slot and its job, and is finalized, also by a manager that never
 // could decode it.
 func TestARunnerThatCantBeReadEndsItsJob(t *testing.T) {
-	r := rig.Start(t, testkube.Shared(t), rig.Options{MaxRunners: 2})
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MaxRunners: 2})
 	ids := r.QueueJobs(2, rig.Held)
 	gomega.NewWithT(t).Eventually(func() int { _, busy := online(r); return busy }, rig.Patience).Should(gomega.Equal(2))
 	runners := &v1alpha1.EphemeralRunnerList{}

@@ -17,7 +17,7 @@ import (
 // Meanwhile a job runs, and the listener keeps its session. Afterwards further jobs run.
 func TestAnUpgradeWaitsForItsCredentials(t *testing.T) {
 	const next = "ghp_theTokenAfterTheUpgrade0123456789abc"
-	r := rig.Start(t, testkube.Shared(t),
+	r := rig.Start(t, testkube.Borrow(t),
 		rig.Options{GitHub: fakegithub.Options{PATs: []string{next}, PollLength: 3 * time.Second}})
 	running := r.QueueJobs(1, rig.Held)
 	awaitTrue(t, r, rig.DefaultSet, v1alpha1.ConditionReady)

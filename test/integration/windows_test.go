@@ -30,7 +30,7 @@ func sinceOpened(at time.Time) time.Duration { return at.Sub(at.Truncate(time.Mi
 // number do when it is closed.
 func TestWindowsOpenAndCloseOnTheMinute(t *testing.T) {
 	const few, many = 2, 5
-	r := rig.Start(t, testkube.Shared(t), rig.Options{
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{
 		GitHub: fakegithub.Options{PollLength: 5 * time.Second}, MaxRunners: few,
 		ScaleSetValues: rig.Values{"schedules": []any{rig.Values{
 			"name": "rush", "schedule": "* * * * *", "duration": windowLength.String(), "minRunners": 1, "maxRunners": many,

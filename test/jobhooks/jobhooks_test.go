@@ -176,6 +176,29 @@ func TestEndSaysWhatWasUsed(t *testing.T) {
 	}
 }
 
+func TestEndSaysHowFullTheClaimsAre(t *testing.T) {
+	inEachShell(t, func(t *testing.T, h *hooks) {
+		h.write("volumes", "cache /cache\ndocker /var/lib/my docker\n\nodd\n")
+		printed := h.run("completed.sh", "CGROUP="+absolute(t, "v2"), h.disk(60))
+		for _, want := range []string{"Volume cache: 40.0 GiB of 100.0 GiB used in /cache\n",
+			"Volume docker: 40.0 GiB of 100.0 GiB used in /var/lib/my docker\n"} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("no %q in\n%s", want, printed)
+			}
+		}
+		usage, volumes, _ := strings.Cut(h.read(h.termination), "\n")
+		if want := `{"volume":1,"name":"cache","bytes":107374182400,"usedBytes":42949672960}` + "\n" +
+			`{"volume":1,"name":"docker","bytes":107374182400,"usedBytes":42949672960}` + "\n"; volumes != want ||
+			!strings.HasPrefix(usage, `{"usage":1,`) {
+			t.Errorf("left %s\n%s, want\n%s", usage, volumes, want)
+		}
+		if got := h.run("completed.sh", "CGROUP=/nowhere", h.disk(0)); !strings.Contains(got,
+			"::warning title=Volume full::less than 1 % of the volume cache of scale set arc-runners/set, in /cache, is free\n") {
+			t.Errorf("a full volume is not told:\n%s", got)
+		}
+	})
+}
+
 func TestADiskWithLessThanOnePercentFreeIsFull(t *testing.T) {
 	inEachShell(t, func(t *testing.T, h *hooks) {
 		const warning = "::warning title=Disk full::less than 1 % of the disk with / is free\n"

@@ -9,5 +9,5 @@
 // read from /proc. The result is a table and, with -json, a file.
 //
 // Without flags, as in CI, a small burst is checked against the budgets that hold on every machine (see budgets.go).
-// docs/performance.md has the method, the figures, and how to measure another controller.
+// docs/measuring.md has the method, and how to measure another controller; docs/performance.md has the figures.
 package load

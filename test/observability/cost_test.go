@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/test/prometheus"
 )
 
 // expected is a query's right answer at a time, in promtool's form.
@@ -36,14 +38,10 @@ var costs = []expected{
 	{At: "45m", Samples: []sample{{`{label_actions_github_com_job_repository="acme_web"}`, 1.5}}},
 }
 
-// The page's queries of costs give the right sums, computed by Prometheus itself if promtool is installed. Pods come
-// and go, containers have neighbors, nodes have prices of their own, and two exporters know a pod's labels.
+// The page's queries of costs give the right sums, computed by Prometheus itself. Pods come and go, containers have
+// neighbors, nodes have prices of their own, and two exporters know a pod's labels.
 func TestCostsPerRepositoryAreRight(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Log("promtool is not installed; the queries of costs were not evaluated")
-		return
-	}
+	promtool := prometheus.Find(t, "promtool")
 	queries := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllSubmatch(read(t, docs+"/observability.md"), -1)
 	if len(queries) != len(costs) {
 		t.Fatalf("%d queries on the page, want %d", len(queries), len(costs))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/harrier-ci/harrier/test/prometheus"
 )
 
 // alertTests has, for each alert, times at which it fires and at which it doesn't.
@@ -30,13 +32,13 @@ func TestAlertsAskForWhatThereIsAndLeadToARunbook(t *testing.T) {
 	if err := yaml.Unmarshal(read(t, alerts), &alertRules); err != nil {
 		t.Fatal(err)
 	}
-	tests, runbook := string(read(t, alertTests)), string(read(t, docs+"/troubleshooting.md"))
+	tests, runbook := string(read(t, alertTests)), string(read(t, docs+"/alerts.md"))
 	names := known()
 	for _, group := range alertRules.Groups {
 		for _, rule := range group.Rules {
 			checkQuery(t, names, rule.Expr)
-			if !strings.Contains(runbook, "\n### "+rule.Alert+"\n") {
-				t.Errorf("docs/troubleshooting.md has no heading %s", rule.Alert)
+			if !strings.Contains(runbook, "\n## "+rule.Alert+"\n") {
+				t.Errorf("docs/alerts.md has no heading %s", rule.Alert)
 			}
 			if !strings.Contains(tests, `labels: '{alertname="`+rule.Alert+`"`) {
 				t.Errorf("%s does not say when %s fires", alertTests, rule.Alert)
@@ -51,14 +53,9 @@ func TestAlertsAskForWhatThereIsAndLeadToARunbook(t *testing.T) {
 	}
 }
 
-// If promtool is installed (Debian's package prometheus has it), it reads the rules and has each alert fire and not
-// fire. Without it the tests above find most of the same mistakes.
+// promtool reads the rules and has each alert fire and not fire.
 func TestPromtoolTakesTheRules(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Log("promtool is not installed; the rules were parsed as YAML only")
-		return
-	}
+	promtool := prometheus.Find(t, "promtool")
 	// The tests name the file of rules beside them.
 	directory := t.TempDir()
 	for _, file := range []string{alerts, alertTests} {

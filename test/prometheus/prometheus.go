@@ -22,8 +22,16 @@ import (
 	"github.com/harrier-ci/harrier/internal/testkube/process"
 )
 
-// Program is the name of the program, and of Debian's package with it.
-const Program = "prometheus"
+// Find returns the path of a program of Debian's package prometheus, prometheus or promtool. The test fails without it:
+// it would show nothing.
+func Find(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("%s is missing, with which this is tested: apt-get install prometheus (%v)", program, err)
+	}
+	return path
+}
 
 // A Prometheus that has not ended within stopLimit is killed: its data is thrown away.
 const stopLimit = 5 * time.Second
@@ -48,7 +56,7 @@ func Start(t testing.TB, settings map[string]any) *Server {
 		t.Fatal(err)
 	}
 	// A port that was free a moment ago may be somebody else's now, so Prometheus chooses one and logs it.
-	command := exec.Command(Program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"),
+	command := exec.Command(Find(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "data"),
 		"--web.listen-address=127.0.0.1:0")
 	log := &announcement{address: make(chan string, 1)}
 	command.Stderr = log

@@ -27,6 +27,10 @@ import (
 
 const actionsGroup = "actions.github.com"
 
+// sessionLifetime is how long a session of a listener that is gone bars the next one, and the deletion of its scale set.
+// GitHub's is 90 s, which a life would wait for twice. A listener that lives asks again at once.
+const sessionLifetime = 20 * time.Second
+
 // The scale sets of a life beside the rig's own.
 const (
 	proxied  = "proxied"  // by way of a proxy that asks for a password
@@ -66,6 +70,7 @@ func begin(t *testing.T, cluster *testkube.Cluster, options rig.Options) *life {
 	t.Helper()
 	proxy := forwardProxy(t)
 	options.AllowedAddresses = []string{proxy} // it is on loopback
+	options.GitHub.Rules.SessionLifetime = sessionLifetime
 	options.MinRunners, options.ControllerValues = 1, rig.Values{"metrics": securedMetrics}
 	r := rig.Start(t, cluster, options)
 	l := &life{T: t, rig: r, ledger: newLedger(r), metricsReader: rig.ControllerAccount + "-metrics-reader",
@@ -298,13 +303,14 @@ func (l *life) protect(set string) {
 	}
 }
 
-// otherSetting returns the permissions of a scale set's chart for objects that ARC has protected. The chart doesn't
-// know whether the controller uses them.
+// otherSetting returns the permissions of a scale set's chart for objects that ARC has protected: the chart doesn't know
+// whether the controller uses them. And that of the controller's chart for volumes of claims, which no set here has.
 func (l *life) otherSetting() []permission {
+	volumes := permission{"", "", "persistentvolumes", "get"}
 	if l.strips {
-		return nil
+		return []permission{volumes}
 	}
-	return []permission{{l.rig.RunnerNamespace, "", "serviceaccounts", "patch"}}
+	return []permission{volumes, {l.rig.RunnerNamespace, "", "serviceaccounts", "patch"}}
 }
 
 // protectedKinds are the kinds of the objects in the annotations.

@@ -60,7 +60,7 @@ func hostOfFlag(program, flag string, arguments []string) (host string, known bo
 	}
 	chosen := string(address[1])
 	for _, argument := range arguments {
-		if value, is := strings.CutPrefix(strings.TrimLeft(argument, "-"), flag+"="); is {
+		if value, ok := strings.CutPrefix(strings.TrimLeft(argument, "-"), flag+"="); ok {
 			chosen = value
 		}
 	}
@@ -75,7 +75,7 @@ var ledgerProgram = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("find the directory of the programs: %w", err)
 	}
 	program := filepath.Join(directory, "harrier")
-	command := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/harrier")
+	command := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./operations/cmd/harrier")
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the ledger: %w\n%s", err, output)

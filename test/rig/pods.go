@@ -35,8 +35,8 @@ func (r *Rig) ownsNamespace(namespace string) bool {
 		slices.Contains(r.options.FurtherNamespaces, namespace)
 }
 
-// run runs the runner container.
-func (r *Rig) run(ctx context.Context, container *fakenode.Container) int {
+// RunRunner runs the runner container, and returns its exit code. Options.Containers may have it done otherwise.
+func (r *Rig) RunRunner(ctx context.Context, container *fakenode.Container) int {
 	code, err := fakegithub.RunRunner(ctx, container.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"],
 		fakegithub.RunnerOptions{
 			Version:                 container.Environment["RUNNER_VERSION"],

@@ -185,7 +185,7 @@ func (r *Rig) startNode() {
 		managerContainer:               r.managerRunner(r.options.Product.Manager),
 		uninstallCheckContainer:        fakenode.Exec{Path: r.options.Product.Manager},
 		v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
-		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.run),
+		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.RunRunner),
 	}
 	if r.options.Ledger {
 		runners[ledgerContainer] = r.ledgerRunner(r.t)

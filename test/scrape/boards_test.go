@@ -21,11 +21,12 @@ func boards(t *testing.T) []dashboards.Board {
 	return found
 }
 
-// empty are parts of queries about faults, which find nothing while all is well, and about the ledger, which the rig's
-// installation lacks.
+// empty are parts of queries about faults, which find nothing while all is well, about the ledger, which the rig's
+// installation lacks, and about claims of which the set has none, or of which nobody has told how full they are.
 var empty = []string{
 	"gha_listener_dropped_reports_total", "gha_controller_scale_set_trouble",
 	`gha_controller_runners{state="pending", reason!=""`, "gha_history_",
+	"gha_controller_snapshot_", "gha_controller_newest_snapshot_", "gha_controller_volume_claims_used_ratio",
 }
 
 // askAll has Prometheus answer all queries of the dashboards, each for the default set, after their metrics were

@@ -3,7 +3,6 @@ package scrape
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -21,13 +20,10 @@ const chart = "../../charts/gha-runner-scale-set-controller"
 // observer is a Prometheus that reads the site.
 type observer struct{ *prometheus.Server }
 
-// startPrometheus runs the installed Prometheus with the chart's alerts, and waits until it has read all targets. It
-// returns nil if none is installed. Prometheus ends with the test.
+// startPrometheus runs the installed Prometheus with the chart's alerts, and waits until it has read all targets.
+// Prometheus ends with the test.
 func startPrometheus(t *testing.T, scrapes []any, targets int) *observer {
 	t.Helper()
-	if _, err := exec.LookPath(prometheus.Program); err != nil {
-		return nil
-	}
 	alerts, err := filepath.Abs(chart + "/rules/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/claims"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -56,8 +57,8 @@ func newSite(t *testing.T, workers *pool.Pool) *site {
 	log.SetLogger(logr.Discard()) // controller-runtime keeps every logger in memory until one is set
 	s := &site{T: t, github: newGitHub(), known: map[client.ObjectKey]bool{}, running: map[string]int{}}
 	s.api = fake.NewClientBuilder().WithScheme(kinds.Scheme()).
-		WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet,
-			ephemeralrunnerset.ScaleSetOfClaim).
+		WithIndex(&corev1.PersistentVolumeClaim{}, claims.IndexByScaleSet,
+			claims.ScaleSetOf).
 		WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{Create: create, SubResourceGet: readLive}).Build()
 	verdicts := registrations.NewVerdicts(clock.RealClock{})
@@ -94,7 +95,7 @@ func newSet() *v1alpha1.EphemeralRunnerSet {
 	}}
 	spec := &set.Spec.EphemeralRunnerSpec
 	spec.GitHubConfigUrl, spec.GitHubConfigSecret, spec.RunnerScaleSetID = "https://github.com/acme", "github", 1
-	spec.PodSpec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}
+	spec.PodSpec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:2.338.0"}}
 	return set
 }
 

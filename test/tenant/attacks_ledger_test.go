@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/harrier-ci/harrier/internal/plugin"
+	"github.com/harrier-ci/harrier/operations/plugin"
 	"github.com/harrier-ci/harrier/test/rig"
 )
 

@@ -38,12 +38,6 @@ type AutoscalingListenerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Static;Placement
 	CapacityMode CapacityMode `json:"capacityMode,omitempty"`
-	// How long a job must have waited to be listed in status.listener.waiting of the runner set. Absent: none is. Not
-	// in ARC.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=64
-	WaitingAfter *metav1.Duration `json:"waitingAfter,omitempty"`
 	// Image of the listener's pod, which is the manager's own.
 	// +optional
 	Image string `json:"image,omitempty"`

@@ -155,7 +155,8 @@ const (
 // RunnerTimeouts limit the waits of a runner. Not in ARC.
 type RunnerTimeouts struct {
 	// How long a runner pod may take to start on its node before it is recreated. A pod without a node is kept; after
-	// 30s the status says why it waits. Default 10m.
+	// 30s the status says why it waits. If it waits so long with claims of volumeClaimTemplates, another one with other
+	// claims may take its place. Default 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -216,7 +217,11 @@ type AutoscalingRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	AssignedJobs int `json:"assignedJobs,omitempty"`
-	// Number of runners that there are to be, by the assigned jobs and the numbers in force. Not in ARC.
+	// Jobs that GitHub keeps because the set has no room, by its own figure; absent if it gives none. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AvailableJobs int `json:"availableJobs,omitempty"`
+	// Number of runners that there are to be, as the EphemeralRunnerSet has decided: its status.desired. Not in ARC.
 	// +optional
 	// +kubebuilder:default=0
 	DesiredRunners int `json:"desiredRunners,omitempty"`
@@ -227,6 +232,9 @@ type AutoscalingRunnerSetStatus struct {
 	// Claims of volumeClaimTemplates. Absent for a set that has none. Not in ARC.
 	// +optional
 	VolumeClaims *VolumeClaimCounts `json:"volumeClaims,omitempty"`
+	// The snapshot that new claims are copies of, in mode Snapshot; absent if there is none.
+	// +optional
+	NewestSnapshot *VolumeSnapshotStatus `json:"newestSnapshot,omitempty"`
 	// How many jobs at a time the listener may let GitHub assign to the set; absent if nothing limits that. Not in ARC.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -237,6 +245,10 @@ type AutoscalingRunnerSetStatus struct {
 	Placement *PlacementStatus `json:"placement,omitempty"`
 
 	EffectiveCapacity `json:",inline"`
+
+	// What keeps the set from running more jobs; absent if nothing does. Not in ARC.
+	// +optional
+	LimitedBy *Limit `json:"limitedBy,omitempty"`
 
 	// What GitHub said of versions of its runner when it was last asked, every twelve hours. Not in ARC.
 	// +optional
@@ -330,11 +342,11 @@ type RegistrationRecord struct {
 // +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.status.effectiveMinRunners`
 // +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.status.effectiveMaxRunners`
 // +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`
-// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`
-// +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`
-// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`
-// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleRunners`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,priority=1
+// +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleRunners`,priority=1
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
 // +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1

@@ -86,6 +86,12 @@ type Schedule struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	MaxRunners *int `json:"maxRunners,omitempty"`
+	// Of several open windows that set a number, those with the highest priority count, and of these the highest
+	// minRunners and the lowest maxRunners. So a window with a priority may raise the maximum of another one. Default 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Priority int `json:"priority,omitempty"`
 }
 
 // EffectiveCapacity has the numbers of runners that are in force. Not in ARC.
@@ -106,4 +112,21 @@ type EffectiveCapacity struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	ActiveSchedules []string `json:"activeSchedules,omitempty"`
+}
+
+// LimitKind is the sort of a limit.
+type LimitKind string
+
+// Limit is what keeps a set from running more jobs: the first that holds, of several.
+type Limit struct {
+	// Sort of the limit, such as NoJobs, Outdated, Nodes, Quota, Claims, Starts, Failures, Pace, Announced, Ceiling or
+	// Maximum.
+	Kind LimitKind `json:"kind"`
+	// Names it, as the condition that reports it does, or MaxRunnersReached, MaxRunnersZero or Drained.
+	Reason string `json:"reason"`
+	// What is known about it, such as the number that is reached and whose it is.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Since when it limits the set. Moments without it don't count.
+	Since metav1.Time `json:"since"`
 }

@@ -60,6 +60,9 @@ const (
 	// ConditionVolumeClaimsReady: runners get the claims of volumeClaimTemplates. While False, the message says what
 	// they wait for.
 	ConditionVolumeClaimsReady = "VolumeClaimsReady"
+	// ConditionSnapshotsReady: in mode Snapshot, snapshots can be made, and claims can be copied from the newest one.
+	// While False, the message says what fails, and what runners start from meanwhile.
+	ConditionSnapshotsReady = "SnapshotsReady"
 	// ConditionCapacityLimited: with capacity.mode Placement, GitHub is told of less room than maxRunners; the message
 	// has the numbers. While nothing waits the reason is CapacityUnproven: that is no problem, the number rises as pods
 	// find nodes.

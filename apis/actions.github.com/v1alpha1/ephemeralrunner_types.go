@@ -123,10 +123,13 @@ type RunnerPhases struct {
 	// When the runner took the job.
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
+	// When the job ended, which is the end of no wait: by GitHub's clock, however late the listener heard of it.
+	// +optional
+	Finished *metav1.Time `json:"finished,omitempty"`
 }
 
 // EphemeralRunnerStatus has two writers: the listener writes the fields from jobRequestId to finishedAt, and of phases
-// those of the job (queued, assigned, started); the manager writes all others.
+// those of the job (queued, assigned, started, finished); the manager writes all others.
 type EphemeralRunnerStatus struct {
 	// The pod's Ready condition.
 	// +optional
@@ -191,7 +194,7 @@ type EphemeralRunnerStatus struct {
 	// The listener's patchID whose replicas already reflect the last report about this runner. Not in ARC.
 	// +optional
 	JobPatchID int `json:"jobPatchID,omitempty"`
-	// When the job was reported completed. Not in ARC.
+	// When the listener heard that the job was over; phases.finished is when it was. Not in ARC.
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -8,7 +10,8 @@ import (
 // EphemeralRunnerSetSpec has two writers: the listener writes replicas, patchID, assignedJobs and canceledJobs in one patch, the
 // manager all other fields.
 type EphemeralRunnerSetSpec struct {
-	// Desired number of runners: one per assigned job and the idle ones on top, at most maxRunners.
+	// Number of runners that the listener asks for: one per assigned job and the idle ones on top, at most maxRunners. The
+	// manager decides, see status.desired: it follows this number only while no listener of Harrier serves the set.
 	// +optional
 	// +kubebuilder:default=0
 	Replicas int `json:"replicas,omitempty"`
@@ -51,6 +54,15 @@ const (
 // EphemeralRunnerSetStatus counts runners and reports the listener's state. The listener writes the field listener, the
 // manager all others.
 type EphemeralRunnerSetStatus struct {
+	// Number of runners that there are to be: by the assigned jobs that are believed to exist and the numbers of runners
+	// that are in force. Absent until the manager has decided it. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Desired *int `json:"desired,omitempty"`
+	// What keeps the set from running more jobs, in one word: the reason of the condition that says more, or
+	// MaxRunnersReached, MaxRunnersZero or Drained. Absent if nothing does. Not in ARC.
+	// +optional
+	LimitReason string `json:"limitReason,omitempty"`
 	// Runners that exist: pending, running and failed.
 	// +optional
 	// +kubebuilder:default=0
@@ -80,6 +92,16 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +listType=set
 	LostRunners []types.UID `json:"lostRunners,omitempty"`
+	// The last lost jobs that lostJobs includes, the newest last; of those that were lost in one second ten. Each has an
+	// Event JobLost. Not in ARC.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	LastLosses []LostJob `json:"lastLosses,omitempty"`
+	// Lost jobs about which it is not decided yet whether they run again, with feedback.rerunLostJobs. Not in ARC.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RerunsWaiting int `json:"rerunsWaiting,omitempty"`
 	// Running or Outdated.
 	// +optional
 	Phase EphemeralRunnerSetPhase `json:"phase,omitempty"`
@@ -97,9 +119,16 @@ type EphemeralRunnerSetStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DoubtedJobs int `json:"doubtedJobs,omitempty"`
+	// The template whose runners have had a job, so that more than a few of an image whose version nothing names may
+	// start at once. Not in ARC.
+	// +optional
+	ProvenTemplate *ProvenTemplate `json:"provenTemplate,omitempty"`
 	// Claims of the scale set's volumeClaimTemplates. Absent for a set that has none. Not in ARC.
 	// +optional
 	VolumeClaims *VolumeClaimCounts `json:"volumeClaims,omitempty"`
+	// The snapshot that new claims are copies of, in mode Snapshot; absent if there is none.
+	// +optional
+	NewestSnapshot *VolumeSnapshotStatus `json:"newestSnapshot,omitempty"`
 	// Generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -116,6 +145,15 @@ type EphemeralRunnerSetStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProvenTemplate says that runners of a template can work.
+type ProvenTemplate struct {
+	// Hash of the runner spec.
+	// +kubebuilder:validation:MaxLength=64
+	Hash string `json:"hash"`
+	// When a runner that has had a job was created.
+	At metav1.Time `json:"at"`
 }
 
 // ListenerState is what a listener is doing.
@@ -162,12 +200,30 @@ type ListenerStatus struct {
 	// since the listener started.
 	// +optional
 	UnknownRunnerJobs *UnknownRunnerJobs `json:"unknownRunnerJobs,omitempty"`
-	// The oldest jobs that have waited for a runner for longer than feedback.checkAfter, if feedback.checks is set.
-	// Jobs that were assigned before the listener started are missing, unless they were listed already.
+	// The oldest jobs that have waited for a runner for five seconds or more, as of half a minute ago at most. Jobs that
+	// were assigned before the listener started are missing, unless they were listed already.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	Waiting []WaitingJob `json:"waiting,omitempty"`
+	// How many jobs GitHub keeps because the set has no room, by its own figure; 0 or absent while the set has room, or if
+	// GitHub gives none. Nobody here knows these jobs by name.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AvailableJobs int `json:"availableJobs,omitempty"`
+	// Jobs that were cancelled in the last five minutes before a runner had them, as GitHub said; the newest of many. One
+	// that GitHub assigns again is not among them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	GaveUp []UnstartedJob `json:"gaveUp,omitempty"`
+}
+
+// UnstartedJob is a job that ended before a runner had it.
+type UnstartedJob struct {
+	WaitingJob `json:",inline"`
+	// When it ended.
+	FinishedAt metav1.Time `json:"finishedAt"`
 }
 
 // WaitingJob is a job that waits for a runner.
@@ -186,6 +242,10 @@ type WaitingJob struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name,omitempty"`
+	// The workflow and its branch or tag: OWNER/REPOSITORY/PATH@REF.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	WorkflowRef string `json:"workflowRef,omitempty"`
 	// What started the workflow run, such as push.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -195,6 +255,49 @@ type WaitingJob struct {
 	QueuedAt *metav1.Time `json:"queuedAt,omitempty"`
 	// When GitHub assigned it to the scale set.
 	AssignedAt metav1.Time `json:"assignedAt"`
+}
+
+// Since returns since when the job waits.
+func (j *WaitingJob) Since() time.Time {
+	if j.QueuedAt != nil {
+		return j.QueuedAt.Time
+	}
+	return j.AssignedAt.Time
+}
+
+// LostJob is a job whose pod ended before GitHub had a result.
+type LostJob struct {
+	// The runner on which it was lost.
+	// +kubebuilder:validation:MaxLength=253
+	Runner string `json:"runner"`
+	// To what it was lost.
+	// +kubebuilder:validation:MaxLength=64
+	Cause LostCause `json:"cause"`
+	// When it was counted.
+	At metav1.Time `json:"at"`
+	// Its name. This and what follows is empty if GitHub has not named it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Job string `json:"job,omitempty"`
+	// OWNER/REPO of its workflow run.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Repository string `json:"repository,omitempty"`
+	// Its workflow's file and branch.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	WorkflowRef string `json:"workflowRef,omitempty"`
+	// The workflow run.
+	// +optional
+	RunID int64 `json:"runID,omitempty"`
+	// GitHub's word for it in messages to runners.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	JobID string `json:"jobID,omitempty"`
+	// What ended the pod, cut.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // UnknownRunnerJobs are jobs that ended without success on runners that do not exist. They were lost with their runners
@@ -210,19 +313,20 @@ type UnknownRunnerJobs struct {
 	LastAt metav1.Time `json:"lastAt"`
 }
 
-// EphemeralRunnerSet keeps as many runners as its listener asks for.
+// EphemeralRunnerSet decides how many runners a scale set has, and keeps so many.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ers,categories=actions
-// +kubebuilder:printcolumn:name="DesiredReplicas",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="DesiredReplicas",type=integer,JSONPath=`.status.desired`
 // +kubebuilder:printcolumn:name="CurrentReplicas",type=integer,JSONPath=`.status.currentReplicas`
+// +kubebuilder:printcolumn:name="Why Not More",type=string,JSONPath=`.status.limitReason`
 // +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.spec.assignedJobs`
-// +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`
-// +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`
-// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`
+// +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`,priority=1
+// +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
-// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Listener",type=string,JSONPath=`.status.listener.state`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,priority=1
+// +kubebuilder:printcolumn:name="Listener",type=string,JSONPath=`.status.listener.state`,priority=1
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1

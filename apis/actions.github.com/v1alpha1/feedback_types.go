@@ -29,15 +29,12 @@ type Feedback struct {
 // A job waits for defaultCheckAfter before a check run names the cause, unless the set has another time.
 const defaultCheckAfter = 10 * time.Minute
 
-// WaitingAfter returns the wait after which a job is told of, nil if no job is.
-func (f *Feedback) WaitingAfter() *metav1.Duration {
-	switch {
-	case f == nil || !f.Checks:
-		return nil
-	case f.CheckAfter == nil:
-		return &metav1.Duration{Duration: defaultCheckAfter}
+// EffectiveCheckAfter returns the wait after which a check run tells of a job.
+func (f *Feedback) EffectiveCheckAfter() time.Duration {
+	if f.CheckAfter == nil {
+		return defaultCheckAfter
 	}
-	return f.CheckAfter
+	return f.CheckAfter.Duration
 }
 
 // CheckRecord is a check run that a set keeps on a commit. It is written before GitHub is asked for it.
@@ -53,6 +50,10 @@ type CheckRecord struct {
 	// Why jobs wait, or to what they were lost, in one word.
 	// +kubebuilder:validation:MaxLength=64
 	Cause string `json:"cause"`
+	// The first job that it was about, which is part of its name on the commit. Empty in records of earlier versions.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Job string `json:"job,omitempty"`
 	// Set when it has been told for the last time.
 	// +optional
 	Over bool `json:"over,omitempty"`
@@ -70,6 +71,12 @@ type RerunLostJobs struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	MaxAttempts int `json:"maxAttempts,omitempty"`
+	// What happens if there is a newer run of the same workflow, branch and event, over whose results the older one might
+	// write, or which it might cancel: GiveUp runs nothing again, Rerun does.
+	// +optional
+	// +kubebuilder:default=GiveUp
+	// +kubebuilder:validation:Enum=GiveUp;Rerun
+	IfNewerRun IfNewerRun `json:"ifNewerRun,omitempty"`
 	// What a job must have been lost to: Evicted, NodeLost, Preempted, OOMKilled, PodDeleted or ContainerFailed.
 	// +optional
 	// +listType=set
@@ -79,6 +86,17 @@ type RerunLostJobs struct {
 	// +kubebuilder:validation:items:Enum=Evicted;NodeLost;Preempted;OOMKilled;PodDeleted;ContainerFailed
 	Causes []LostCause `json:"causes,omitempty"`
 }
+
+// IfNewerRun is what happens to the lost jobs of a run that has been overtaken.
+type IfNewerRun string
+
+// What may happen to them.
+const (
+	// NewerRunGivesUp: they are not run again.
+	NewerRunGivesUp IfNewerRun = "GiveUp"
+	// NewerRunIgnored: they are run again all the same.
+	NewerRunIgnored IfNewerRun = "Rerun"
+)
 
 // RerunState is the state of a lost job's rerun.
 type RerunState string
@@ -109,4 +127,26 @@ type RerunStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+	// The jobs that GitHub cancelled because of the loss, as it does in a matrix with fail-fast. They run again with it.
+	// +optional
+	Consequences *RerunConsequences `json:"consequences,omitempty"`
+}
+
+// RerunConsequences are jobs that GitHub cancelled because a lost one had failed.
+type RerunConsequences struct {
+	// When the lost job failed, by GitHub's clock.
+	From metav1.Time `json:"from"`
+	// When the last of them ended, by the same clock.
+	Until metav1.Time `json:"until"`
+	// How many there were.
+	Jobs int `json:"jobs"`
+	// How many had not run again when that was seen last.
+	// +optional
+	Left int `json:"left,omitempty"`
+	// The attempt that has the lost job again.
+	// +optional
+	Attempt int `json:"attempt,omitempty"`
+	// The latest attempt that was begun for the lost job or one of these.
+	// +optional
+	Began int `json:"began,omitempty"`
 }

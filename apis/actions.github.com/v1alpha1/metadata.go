@@ -58,8 +58,12 @@ const (
 	// AnnotationVolumeClaimFailures, on a claim, lists the last runners in a row whose pods could not use it, as
 	// RUNNER@TIME, separated by spaces.
 	AnnotationVolumeClaimFailures = "actions.github.com/volume-claim-failures"
-	// AnnotationVolumeClaimSeed, on a runner, is the suffix of the claims that its own new claims are copies of.
+	// AnnotationVolumeClaimSeed, on a runner, is the suffix of the claims that its own new claims are copies of; in mode
+	// Snapshot that of the VolumeSnapshots.
 	AnnotationVolumeClaimSeed = "actions.github.com/volume-claim-seed"
+	// AnnotationVolumeClaimCommit, on a claim in mode Snapshot, says that a snapshot may be made of it, and after which
+	// job, as JSON. A VolumeSnapshot that was made of it has the same.
+	AnnotationVolumeClaimCommit = "actions.github.com/volume-claim-commit"
 )
 
 // Annotations.

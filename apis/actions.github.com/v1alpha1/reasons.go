@@ -54,6 +54,8 @@ const (
 	ReasonTooManyFailedLogins = "TooManyFailedLogins"
 	// ReasonRateLimited: GitHub is rate limiting us; the message says until when.
 	ReasonRateLimited = "RateLimited"
+	// ReasonHostNotFound: the cluster's DNS knows no host of the name in githubConfigUrl, or of the proxy.
+	ReasonHostNotFound = "HostNotFound"
 	// ReasonGitHubUnavailable: GitHub can't be reached, or answers with an error of its own.
 	ReasonGitHubUnavailable = "GitHubUnavailable"
 	// ReasonRefusedByGitHub: GitHub refused the request for another reason, which the message quotes.
@@ -126,6 +128,11 @@ const (
 const (
 	// ReasonPending: the pod has not started yet, and neither the scheduler nor the kubelet says why.
 	ReasonPending = "Pending"
+	// ReasonVolumeUnbound: the pod has no node because a claim of its has no volume. The claim's own Event says why, such as
+	// that there is no StorageClass.
+	ReasonVolumeUnbound = "VolumeUnbound"
+	// ReasonJobHooksFailed: a job failed, and the scripts of feedback.jobLog left nothing of it, as if the image had no sh.
+	ReasonJobHooksFailed = "JobHooksFailed"
 	// ReasonPendingTimeout: the pod was not running on its node within pendingTimeout.
 	ReasonPendingTimeout = "PendingTimeout"
 	// ReasonRunnersNotCreated: runners are missing because the API server refuses to create their objects.
@@ -188,6 +195,10 @@ const (
 	// ReasonVolumeClaimUnusable: a pod could not be placed with its claims, or could not attach or mount them, or a
 	// claim is being deleted, is somebody else's, or has jobs of another runner group or none of the templates.
 	ReasonVolumeClaimUnusable = "VolumeClaimUnusable"
+	// ReasonVolumeClaimsAwaitPlace: there is no node where the volumes of waiting runners' claims can be used.
+	ReasonVolumeClaimsAwaitPlace = "VolumeClaimsAwaitPlace"
+	// ReasonVolumeClaimUnprovisioned: a provisioner says that it can't make a volume for a claim that a runner waits for.
+	ReasonVolumeClaimUnprovisioned = "VolumeClaimUnprovisioned"
 	// ReasonVolumeClaimAwaited: the report about a job decides whether a claim is kept, so its runner stays for some
 	// minutes.
 	ReasonVolumeClaimAwaited = "VolumeClaimAwaited"
@@ -195,6 +206,19 @@ const (
 	ReasonVolumeClaimNotDeleted = "VolumeClaimNotDeleted"
 	// ReasonVolumeClaimShared: another runner, which is older, has the same claim.
 	ReasonVolumeClaimShared = "VolumeClaimShared"
+	// ReasonSnapshotKindMissing: the cluster has no VolumeSnapshots, so runners start with empty claims.
+	ReasonSnapshotKindMissing = "SnapshotKindMissing"
+	// ReasonSnapshotRefused: the API server refuses the manager a VolumeSnapshot; a right that is missing, a
+	// ResourceQuota or a policy is the cause.
+	ReasonSnapshotRefused = "SnapshotRefused"
+	// ReasonSnapshotFailed: the driver or the snapshot controller can't make a snapshot.
+	ReasonSnapshotFailed = "SnapshotFailed"
+	// ReasonSnapshotLate: a snapshot is not ready ten minutes after it was asked for.
+	ReasonSnapshotLate = "SnapshotLate"
+	// ReasonSnapshotTooLarge: no claim of its template can be a copy of the newest snapshot, which is larger.
+	ReasonSnapshotTooLarge = "SnapshotTooLarge"
+	// ReasonSnapshotNotCopied: claims that are copies of a snapshot get no volume.
+	ReasonSnapshotNotCopied = "SnapshotNotCopied"
 	// ReasonPodsUnschedulable: runner pods have waited for a node for a minute or longer, so GitHub is told of no more
 	// room.
 	ReasonPodsUnschedulable = "PodsUnschedulable"

@@ -23,6 +23,6 @@ replaces each. Keys that are empty, as in a copy of that chart's values.yaml, ar
 {{- end }}
 {{- if $sections }}
 {{- $next := $lines | empty | ternary "remove them" (printf "write instead:%s" (join "" $lines)) }}
-{{- fail (printf "%s: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental, which this chart doesn't have (docs/upgrade.md); %s" (keys $sections | sortAlpha | join ", ") $next) }}
+{{- fail (printf "%s: values of actions-runner-controller's chart gha-runner-scale-set-controller-experimental, which this chart doesn't have (docs/from-arc-experimental.md); %s" (keys $sections | sortAlpha | join ", ") $next) }}
 {{- end }}
 {{- end }}

@@ -41,7 +41,7 @@ scraped. A scrape that the user has set up may lack this label.
 {{- if or (not .Values.metrics) (eq (toString (.Values.metrics | default dict).controllerManagerAddr) "0") }}
 {{- include "gha-runner-scale-set-controller.refuse-without-metrics" "prometheusRule" }}
 {{- end }}
-{{- $runbook := .Values.monitoring.prometheusRule.runbookUrl | default "https://github.com/harrier-ci/harrier/blob/main/docs/troubleshooting.md" }}
+{{- $runbook := .Values.monitoring.prometheusRule.runbookUrl | default "https://github.com/harrier-ci/harrier/blob/main/docs/alerts.md" }}
 {{- $alerts := .Files.Get "rules/alerts.yaml" | replace "RUNBOOK#" (printf "%s#" $runbook) }}
 {{- if include "gha-runner-scale-set-controller.monitored" . }}
 {{- $own := printf "gha_controller_build_info{namespace=%q}" (include "gha-runner-scale-set-controller.namespace" .) }}

@@ -130,7 +130,7 @@ controller's chart passes --program=harrier, at which another manager ends. Take
 {{- regexReplaceAll "(:[^/]*)?(@.*)?$" (toString . | lower | trim) "" }}
 {{- end }}
 
-{{/* What may be wrong with the image, a sentence each, for NOTES and `manager validate`. JSON. */}}
+{{/* What may be wrong with the image and with securityContexts, a sentence each, for NOTES and `manager validate`. JSON. */}}
 {{- define "gha-runner-scale-set-controller.doubts" -}}
 {{- $image := .Values.image | default dict }}
 {{- $doubts := list }}

@@ -101,7 +101,7 @@ spec:
 Validations of a kind that names an address. Takes root, resource, at (the path of the fields, as in .?spec), guarded (fields
 whose change is checked), group (whether the kind names its runner group) and limit (whether it names maxRunners).
 
-`manager validate` says the same without a cluster, in internal/doctor/tenants; a test compares the two.
+`manager validate` says the same without a cluster, in operations/validation/tenants; a test compares the two.
 */}}
 {{- define "gha-runner-scale-set-controller.tenants-validations" -}}
 {{- $decides := ". The value tenants of the chart gha-runner-scale-set-controller decides; whoever administers its release can change it" }}

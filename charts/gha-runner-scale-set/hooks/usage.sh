@@ -200,6 +200,31 @@ leave_line() {
   echo "$line}" >>"${TERMINATION_LOG:-/dev/termination-log}"
 }
 
+# tell_volumes prints how full the claims are that the runner mounts, and leaves a line for each. Beside the hooks the cluster keeps which these are,
+# as NAME PATH.
+tell_volumes() {
+  [ -r "$here/volumes" ] || return
+  while read -r name path; do
+    [ -n "$path" ] || continue
+    space=$(df -Pk "$path" </dev/null)
+    # shellcheck disable=SC2086 # its words
+    set -- ${space#*
+}
+    if ! is_number "$3" || ! is_number "$4" || [ "$(($3 + $4))" -eq 0 ]; then
+      continue
+    fi
+    used=$(($3 * 1024)) all=$((($3 + $4) * 1024))
+    sized "$used"
+    text=$size
+    sized "$all"
+    row "Volume $name" "$text of $size used in $path"
+    if [ "$4" -lt "$((all / 102400))" ]; then
+      warn "Volume full" "less than 1 % of the volume $name of scale set $scale_set, in $path, is free"
+    fi
+    (echo "{\"volume\":1,\"name\":\"$name\",\"bytes\":$all,\"usedBytes\":$used}" >>"${TERMINATION_LOG:-/dev/termination-log}") >/dev/null
+  done <"$here/volumes"
+}
+
 # print_end prints what the shell finds out by itself, which is all but the disk, before the first process is started.
 print_end() {
   summary=''
@@ -222,6 +247,7 @@ print_end() {
 use_disks() {
   (leave_line) >/dev/null
   tell_disk
+  tell_volumes
   [ -n "$GITHUB_STEP_SUMMARY" ] || return
   # shellcheck disable=SC2016 # Markdown's quotes
   (printf 'Runner `%s` of scale set `%s` on node `%s`:\n\n| | |\n|---|---|%s\n' "$pod" "$scale_set" "$node" "$summary" \

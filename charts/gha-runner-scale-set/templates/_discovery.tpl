@@ -8,7 +8,7 @@ Labels of the one controller Deployment that serves this namespace. Takes root a
 the search unnecessary. JSON.
 */}}
 {{- define "gha-runner-scale-set.controller-labels" -}}
-{{- include "gha-runner-scale-set.validate-experimental" .root }}
+{{- include "gha-runner-scale-set.validate" .root }}
 {{- $hint := printf "Consider setting %s in values.yaml to be explicit if you think the discovery is wrong." .key }}
 {{- $namespace := include "gha-runner-scale-set.namespace" .root }}
 {{- $all := list }}
@@ -37,7 +37,7 @@ the search unnecessary. JSON.
 {{- else if and $single (not $here) }}
 {{- fail (printf "No gha-rs-controller deployment that watch this namespace found using label (actions.github.com/controller-watch-single-namespace=%s). %s" $namespace $hint) }}
 {{- else if not (or $all $here) }}
-{{- fail (printf "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). %s" $hint) }}
+{{- fail (printf "No gha-rs-controller deployment found using label (app.kubernetes.io/part-of=gha-rs-controller). %s Where there is no cluster to look in, as for helm template, set controllerServiceAccount.name and controllerServiceAccount.namespace; with --dry-run=server helm asks the cluster" $hint) }}
 {{- end }}
 {{- first (concat $all $here) | toJson }}
 {{- end }}

@@ -120,8 +120,27 @@ that they don't show is noticed within a minute all the same.
 {{- end }}
 {{- end }}
 
+{{/*
+The mode. Any word that is none leaves the pod as it is in template.spec, as with actions-runner-controller, but a word that looks like
+another's spelling is refused: its jobs would miss Docker, or their pods.
+*/}}
 {{- define "gha-runner-scale-set.container-mode" -}}
-{{- (.Values.containerMode | default dict).type | default "" }}
+{{- $mode := (.Values.containerMode | default dict).type | default "" | toString }}
+{{- if not (has $mode (list "dind" "kubernetes" "kubernetes-novolume")) }}
+{{- $meant := "" }}
+{{- $word := lower $mode }}
+{{- if contains "novolume" (regexReplaceAll "[^a-z]" $word "") }}
+{{- $meant = "kubernetes-novolume" }}
+{{- else if regexMatch "^ *(k8s|kube|kuber)" $word }}
+{{- $meant = "kubernetes, which needs kubernetesModeWorkVolumeClaim, or kubernetes-novolume, which doesn't" }}
+{{- else if regexMatch "docker|dind" $word }}
+{{- $meant = "dind" }}
+{{- end }}
+{{- if $meant }}
+{{- fail (printf "containerMode.type is %q, which is no mode: use %s, or leave it out for jobs without containers" $mode $meant) }}
+{{- end }}
+{{- end }}
+{{- $mode }}
 {{- end }}
 
 {{/* "true" in the modes that run job containers as pods. */}}

@@ -206,7 +206,7 @@ items:
     emptyDir: {}
   - name: work
     emptyDir: {}
-{{- else if eq $mode "kubernetes" }}
+{{- else if and (eq $mode "kubernetes") (not (include "gha-runner-scale-set.work-is-kept" .)) }}
   - name: work
     ephemeral:
       volumeClaimTemplate:
@@ -251,7 +251,7 @@ and tests of values files rely on that.
 */}}
 {{- define "gha-runner-scale-set.require-work-volume" -}}
 {{- if and (eq (include "gha-runner-scale-set.container-mode" .) "kubernetes") (.Capabilities.APIVersions.Has "actions.github.com/v1alpha1") }}
-{{- $named := (include "gha-runner-scale-set.without-nulls" .Values.containerMode.kubernetesModeWorkVolumeClaim | fromJson).value }}
+{{- $named := or (include "gha-runner-scale-set.work-is-kept" .) (include "gha-runner-scale-set.without-nulls" .Values.containerMode.kubernetesModeWorkVolumeClaim | fromJson).value }}
 {{- range .Values.template.spec.volumes }}
 {{- $named = or $named (eq .name "work") }}
 {{- end }}
@@ -305,6 +305,41 @@ none, the runner is that of values.yaml.
 {{- dict "items" $containers | toJson }}
 {{- end }}
 
+{{/*
+"true" if pods have an account of the chart's and the template says nothing of its token. They then say automountServiceAccountToken: false
+as the account does, which common policies ask of all, and in the kubernetes modes the containers mount the token themselves.
+*/}}
+{{- define "gha-runner-scale-set.decides-token" -}}
+{{- if and (not (include "gha-runner-scale-set.own-service-account" .)) (kindIs "invalid" .Values.template.spec.automountServiceAccountToken) }}true{{ end }}
+{{- end }}
+
+{{/* "true" if the containers mount it: container hooks make the pods of jobs with it. */}}
+{{- define "gha-runner-scale-set.mounts-token" -}}
+{{- if and (include "gha-runner-scale-set.is-kubernetes-mode" .) (include "gha-runner-scale-set.decides-token" .) }}true{{ end }}
+{{- end }}
+
+{{/* Adds the token, as Kubernetes itself mounts it into all containers that have nothing else there. Takes the pod's spec. */}}
+{{- define "gha-runner-scale-set.mount-token" -}}
+{{- $at := "/var/run/secrets/kubernetes.io/serviceaccount" }}
+{{- range $key := list "initContainers" "containers" }}
+{{- range $container := get $ $key | default list }}
+{{- $taken := false }}
+{{- range $container.volumeMounts }}
+{{- $taken = or $taken (eq (toString .mountPath | trimSuffix "/") $at) }}
+{{- end }}
+{{- if not $taken }}
+{{- $mount := dict "name" "service-account-token" "mountPath" $at "readOnly" true }}
+{{- $_ := set $container "volumeMounts" (append ($container.volumeMounts | default list) $mount) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $sources := list
+      (dict "serviceAccountToken" (dict "path" "token" "expirationSeconds" 3600))
+      (dict "configMap" (dict "name" "kube-root-ca.crt" "items" (list (dict "key" "ca.crt" "path" "ca.crt"))))
+      (dict "downwardAPI" (dict "items" (list (dict "path" "namespace" "fieldRef" (dict "fieldPath" "metadata.namespace"))))) }}
+{{- $_ := set . "volumes" (append (.volumes | default list) (dict "name" "service-account-token" "projected" (dict "sources" $sources))) }}
+{{- end }}
+
 {{/* The pod's spec. YAML. */}}
 {{- define "gha-runner-scale-set.runner-pod-spec" -}}
 {{- include "gha-runner-scale-set.require-work-volume" . }}
@@ -323,5 +358,11 @@ none, the runner is that of values.yaml.
 {{- $_ := set $spec "volumes" ($volumes | default list) }}
 {{- end }}
 {{- $spec = (include "gha-runner-scale-set.without-nulls" $spec | fromJson).value }}
+{{- if include "gha-runner-scale-set.decides-token" . }}
+{{- $_ := set $spec "automountServiceAccountToken" false }}
+{{- end }}
+{{- if include "gha-runner-scale-set.mounts-token" . }}
+{{- include "gha-runner-scale-set.mount-token" $spec }}
+{{- end }}
 {{- toYaml (include "gha-runner-scale-set.without-misplaced" $spec | fromJson) }}
 {{- end }}

@@ -19,6 +19,7 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-containers" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
+{{- include "gha-runner-scale-set.validate-kept-work" . }}
 {{- include "gha-runner-scale-set.validate-variants" . }}
 {{- with .Values.githubServerTLS }}
 {{- if and .runnerMountPath (not .certificateFrom.configMapKeyRef.key) }}
@@ -211,6 +212,18 @@ reason to refuse. JSON.
 {{- if and (get $settings $key) (not $makesRole) }}
 {{- $unused = append $unused (printf "containerMode.%s isn't used: only the kubernetes modes have a Role and an account of the chart's, and only without template.spec.serviceAccountName." $key) }}
 {{- end }}
+{{- end }}
+{{- $apart := list }}
+{{- range .Values.volumeClaimTemplates }}
+{{- if not (and (eq .metadata.name "work") (include "gha-runner-scale-set.work-is-kept" $)) }}
+{{- $apart = append $apart .metadata.name }}
+{{- end }}
+{{- end }}
+{{- if and (.Values.volumeClaimPool | default dict).maxUsedPercent (not (include "gha-runner-scale-set.job-log" .)) }}
+{{- $unused = append $unused "volumeClaimPool.maxUsedPercent isn't used: only with feedback.jobLog is it known how full a claim is." }}
+{{- end }}
+{{- if and $apart (include "gha-runner-scale-set.is-kubernetes-mode" .) }}
+{{- $unused = append $unused (printf "volumeClaimTemplates isn't used by jobs with container: in containerMode.type %s, which run in pods of their own: only what runs in the runner itself has its volumes (%s). docs/caches.md says what such jobs can have instead." $mode (join ", " $apart)) }}
 {{- end }}
 {{- if and .Values.keyVault (not .Values.keyVault.type) }}
 {{- $unused = append $unused "keyVault isn't used: it has no type." }}

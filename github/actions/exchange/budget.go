@@ -27,8 +27,8 @@ func NewBudget(total, perOwner int64) *Budget {
 
 // reservation is a part of the budget that one call holds.
 type reservation struct {
-	caller *Caller
-	held   int64
+	owner any
+	held  int64
 	// wanted is the number of bytes for which it still waits, and granted is closed when it has them.
 	wanted  int64
 	granted chan struct{}
@@ -65,8 +65,8 @@ func (b *Budget) free(r *reservation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= r.held
-	if b.byOwner[r.caller.owner()] -= r.held; b.byOwner[r.caller.owner()] == 0 {
-		delete(b.byOwner, r.caller.owner())
+	if b.byOwner[r.owner] -= r.held; b.byOwner[r.owner] == 0 {
+		delete(b.byOwner, r.owner)
 	}
 	r.held = 0
 	b.grant()
@@ -79,14 +79,14 @@ func (b *Budget) grant() {
 	var left []*reservation
 	full := false
 	for _, r := range b.waiting {
-		share := b.byOwner[r.caller.owner()]+r.wanted <= b.perOwner
+		share := b.byOwner[r.owner]+r.wanted <= b.perOwner
 		full = full || (share && b.used+r.wanted > b.total)
 		if full || !share {
 			left = append(left, r)
 			continue
 		}
 		b.used += r.wanted
-		b.byOwner[r.caller.owner()] += r.wanted
+		b.byOwner[r.owner] += r.wanted
 		r.held += r.wanted
 		close(r.granted)
 	}

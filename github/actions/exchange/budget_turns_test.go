@@ -21,7 +21,7 @@ type part struct {
 }
 
 func ask(ctx context.Context, budget *Budget, caller *Caller, size int64) *part {
-	p := &part{of: budget, own: reservation{caller: caller}, granted: make(chan error, 1)}
+	p := &part{of: budget, own: reservation{owner: caller.budgetOwner()}, granted: make(chan error, 1)}
 	go func() { p.granted <- budget.raise(ctx, &p.own, size) }()
 	synctest.Wait()
 	return p

@@ -98,9 +98,21 @@ func (e *TooLargeError) Error() string {
 // Unwrap returns failure.ErrTruncated.
 func (e *TooLargeError) Unwrap() error { return failure.ErrTruncated }
 
+// reading is what the answers to one request are read with.
+type reading struct {
+	endpoint string
+	// polls is set if an answer may be a message of the queue.
+	polls bool
+	// secrets are what the request carries, of which nothing is shown.
+	secrets []string
+	budget  *Budget
+	// memory is the last answer's part of the budget.
+	memory reservation
+}
+
 // read reads an answer. The response must be freed.
-func (a *attempts) read(ctx context.Context, answer *http.Response) (*Response, error) {
-	body, err := a.readBody(ctx, answer)
+func (r *reading) read(ctx context.Context, answer *http.Response) (*Response, error) {
+	body, err := r.readBody(ctx, answer)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +122,8 @@ func (a *attempts) read(ctx context.Context, answer *http.Response) (*Response, 
 	return &Response{
 		StatusCode: answer.StatusCode, Header: answer.Header, Body: bytes.TrimPrefix(body, byteOrderMark),
 		Whole:    answer.ContentLength >= 0 || len(answer.TransferEncoding) > 0 || answer.ProtoMajor > 1,
-		Secrets:  a.secrets,
-		endpoint: a.request.Endpoint, free: a.free,
+		Secrets:  r.secrets,
+		endpoint: r.endpoint, free: r.free,
 	}, nil
 }
 
@@ -119,21 +131,21 @@ func (a *attempts) read(ctx context.Context, answer *http.Response) (*Response, 
 // to the next attempt is read, or until the response is freed. The budget is asked a single time, when that many bytes
 // have really come: what a server announces costs nobody anything, and as nobody waits while holding a part of the
 // budget, calls can't wait for each other.
-func (a *attempts) readBody(ctx context.Context, answer *http.Response) ([]byte, error) {
-	a.free()
+func (r *reading) readBody(ctx context.Context, answer *http.Response) ([]byte, error) {
+	r.free()
 	success := answer.StatusCode/100 == 2
 	limit, expected := int64(maxBodyBytes), answer.ContentLength
-	if a.request.Poll {
+	if r.polls {
 		limit = maxMessageBytes
 	}
-	if budget := a.caller.Budget; budget != nil {
-		limit = min(limit, budget.perOwner)
+	if r.budget != nil {
+		limit = min(limit, r.budget.perOwner)
 	}
 	if !success {
 		limit = maxFailureBytes
 	}
 	switch {
-	case success && expected > limit && !a.request.Poll: // the beginning of a message has its ID
+	case success && expected > limit && !r.polls: // the beginning of a message has its ID
 		return nil, &TooLargeError{Limit: limit, Size: expected}
 	case expected < 0:
 		expected = limit
@@ -142,7 +154,7 @@ func (a *attempts) readBody(ctx context.Context, answer *http.Response) ([]byte,
 	body := make([]byte, 0, min(expected, FirstBytes)+1) // with room to notice the end
 	for rest := io.LimitReader(answer.Body, limit+1); ; {
 		if len(body) == cap(body) {
-			if err := a.caller.Budget.raise(ctx, &a.memory, expected); err != nil {
+			if err := r.budget.raise(ctx, &r.memory, expected); err != nil {
 				return nil, err
 			}
 			body = slices.Grow(body, len(body))
@@ -164,7 +176,7 @@ func (a *attempts) readBody(ctx context.Context, answer *http.Response) ([]byte,
 }
 
 // free gives the memory of the last answer back to the budget. It may be called again.
-func (a *attempts) free() { a.caller.Budget.free(&a.memory) }
+func (r *reading) free() { r.budget.free(&r.memory) }
 
 // messageIDIn returns the ID in the beginning of a message, or 0 if there is none.
 func messageIDIn(beginning []byte) int64 {

@@ -12,27 +12,6 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
 
-// Deadlines of calls. GitHub does not publish its own limits. These follow from the time that its calls take (a JIT
-// config about 0.7 s) and that a caller can wait.
-const (
-	// CallTimeout ends a call, including all its repetitions and a renewal of credentials. 15 s of pauses (1+2+4+8)
-	// leave 15 s for five attempts.
-	CallTimeout = 30 * time.Second
-	// AttemptTimeout ends one attempt of a call, so that a dead connection leaves time for another attempt.
-	AttemptTimeout = 15 * time.Second
-	// PollTimeout ends one attempt of GetMessage. GitHub holds a poll for about 50 s; half as much again is for slow
-	// networks.
-	PollTimeout = 75 * time.Second
-)
-
-// Deadlines limit the duration of calls and of their parts.
-type Deadlines struct {
-	// Call is for a call, which may need several requests; whoever makes it keeps to that.
-	Call time.Duration
-	// Attempt and Poll are for one attempt of a request.
-	Attempt, Poll time.Duration
-}
-
 const (
 	// maxRetries allows five attempts of a request.
 	maxRetries = 4

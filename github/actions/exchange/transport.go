@@ -66,6 +66,9 @@ type Options struct {
 	Addresses AddressCheck
 	// Resolver finds the addresses of names; nil means the system's.
 	Resolver *net.Resolver
+	// RoundTripper carries requests in place of the network, as to a server in the same process; nil means the network.
+	// Proxy, RootCAs, Addresses.Dial and Resolver are about connections, of which there are none then.
+	RoundTripper http.RoundTripper
 	// Budget limits the memory for answers, together with other callers; nil means that only each answer is limited.
 	Budget *Budget
 	// Owner is whose share of the budget the caller uses; empty if it has one of its own.
@@ -108,7 +111,8 @@ type Destination struct {
 // Transport carries requests as those of a [Caller]: with its proxy, timeouts, limits and [AddressCheck].
 type Transport struct {
 	*http.Transport
-	proxy func(*http.Request) (*url.URL, error)
+	proxy   func(*http.Request) (*url.URL, error)
+	instead http.RoundTripper
 }
 
 // chosenProxy is the key of the proxy in a request's context: dialling has to know whether it is for a proxy.
@@ -123,7 +127,7 @@ func NewTransport(options Options) *Transport {
 		fromEnvironment := httpproxy.FromEnvironment().ProxyFunc()
 		proxy = func(r *http.Request) (*url.URL, error) { return fromEnvironment(r.URL) }
 	}
-	return &Transport{proxy: proxy, Transport: &http.Transport{
+	return &Transport{proxy: proxy, instead: options.RoundTripper, Transport: &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) {
 			chosen, _ := r.Context().Value(chosenProxy{}).(*url.URL)
 			return chosen, nil
@@ -148,6 +152,9 @@ func NewTransport(options Options) *Transport {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.instead != nil {
+		return t.instead.RoundTrip(r)
+	}
 	chosen, err := t.proxy(r)
 	if err != nil {
 		if r.Body != nil {

@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 			fmt.Fprintf(&text, " [%s %s]", detail.name, detail.value)
 		}
 	}
-	if advice := e.advice(); advice != "" {
+	if advice := e.nextStep(); advice != "" {
 		fmt.Fprintf(&text, "; the %s was refused: %s", e.Credential, advice)
 	}
 	switch {
@@ -94,8 +94,8 @@ func (e *Error) Unwrap() error {
 	return e.redirect.Insecure
 }
 
-// advice is what to do about a refused credential: what the refusal asks for or, if no rule knows it, what to check.
-func (e *Error) advice() string {
+// nextStep is what to do about a refused credential: what the refusal asks for or, if no rule knows it, what to check.
+func (e *Error) nextStep() string {
 	advice := cmp.Or(e.refusal.Advice, credentialAdvice[e.Credential])
 	switch {
 	case advice == "" || !errors.Is(e, ErrUnauthorized):
@@ -285,11 +285,13 @@ func Insecure(endpoint string, from, to *url.URL, secrets ...string) *InsecureRe
 	return &InsecureRedirectError{Endpoint: endpoint, From: Bare(from, secrets...), To: Bare(to, secrets...)}
 }
 
+func (*RefusedAddressError) refusedByUs()   {}
+func (*InsecureRedirectError) refusedByUs() {}
+
 // IsRefusedAddress reports whether the client itself refused to use an address, so that repeating the call is useless.
 func IsRefusedAddress(err error) bool {
-	_, refused := errors.AsType[*RefusedAddressError](err)
-	_, insecure := errors.AsType[*InsecureRedirectError](err)
-	return refused || insecure
+	_, refused := errors.AsType[refusedByUs](err)
+	return refused
 }
 
 // Redirect is a redirect that was not followed.
@@ -364,4 +366,16 @@ func Ignore(harmless, err error) error {
 		return nil
 	}
 	return err
+}
+
+// RefusalOf returns the class and the advice for an error that matches ErrUnauthorized. Of a refusal that no rule knows
+// the class is RefusedCredential; the error's own text quotes GitHub.
+func RefusalOf(err error) (refusal Refusal, refused bool) {
+	if !errors.Is(err, ErrUnauthorized) {
+		return Refusal{}, false
+	}
+	if answer, ok := errors.AsType[*Error](err); ok && answer.refusal.Class != "" {
+		return answer.refusal, true
+	}
+	return Refusal{Class: RefusedCredential}, true
 }

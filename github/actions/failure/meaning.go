@@ -53,6 +53,7 @@ const (
 	EndpointRunnerReleases  = "list_runner_releases"  // GET repos/actions/runner/releases
 	EndpointGetRun          = "get_workflow_run"      // GET actions/runs/{id}
 	EndpointListRunJobs     = "list_run_jobs"         // GET actions/runs/{id}/jobs
+	EndpointListRuns        = "list_workflow_runs"    // GET actions/workflows/{id}/runs
 	EndpointRerunJob        = "rerun_job"             // POST actions/jobs/{id}/rerun
 	EndpointRerunFailedJobs = "rerun_failed_jobs"     // POST actions/runs/{id}/rerun-failed-jobs
 	EndpointListCheckRuns   = "list_check_runs"       // GET commits/{sha}/check-runs
@@ -132,6 +133,7 @@ var endpoints = map[string]endpoint{
 	EndpointRunnerReleases:    {},
 	EndpointGetRun:            {},
 	EndpointListRunJobs:       {},
+	EndpointListRuns:          {},
 	EndpointRerunJob:          {},
 	EndpointRerunFailedJobs:   {},
 	EndpointListCheckRuns:     {},

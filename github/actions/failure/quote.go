@@ -16,9 +16,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxMessageLength is the number of bytes of a foreign text that an error quotes, and with it logs and conditions.
-const maxMessageLength = 512
-
 // Shorten cuts a foreign text after 512 bytes, between two characters.
 func Shorten(text string) string {
 	if len(text) <= maxMessageLength {
@@ -89,6 +86,12 @@ func Printable(text string) string {
 // quoted matches what a text quotes.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
+// refusedByUs is an error of the client itself, which has nothing that must not be shown.
+type refusedByUs interface {
+	error
+	refusedByUs()
+}
+
 // textOf returns the text of a transport's error without what the other side sent: net/http quotes the first line of an
 // answer that is not HTTP, which may be any server's.
 func textOf(err error) string {
@@ -98,7 +101,8 @@ func textOf(err error) string {
 	_, network := errors.AsType[*net.OpError](err)
 	_, name := errors.AsType[*net.DNSError](err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	if network || name || certificate || IsRefusedAddress(err) {
+	_, ours := errors.AsType[refusedByUs](err)
+	if network || name || certificate || ours {
 		return err.Error()
 	}
 	return quoted.ReplaceAllString(err.Error(), "(not shown)")

@@ -14,6 +14,9 @@ import (
 // redacted takes the place of a secret.
 const redacted = "[redacted]"
 
+// maxMessageLength is the number of bytes of a foreign text that an error quotes, and with it logs and conditions.
+const maxMessageLength = 512
+
 const (
 	// maxForeign is the number of bytes of a foreign text that are looked at. An error quotes an eighth of that.
 	maxForeign = 8 * maxMessageLength
@@ -223,6 +226,8 @@ var tokens = []*regexp.Regexp{
 	regexp.MustCompile(`\b([A-Z2-7]{29})\b`),
 	// JWTs, JIT configs and whatever else is JSON in base64, or the rest of it.
 	regexp.MustCompile(`(?:^|[^A-Za-z0-9])(ey[AIJ][\w+/-]{8,}={0,2}(?:\.[\w-]+)*)`),
+	// Git's user and password in base64, whose user is 15 bytes long, and so the same 20 digits before any token.
+	regexp.MustCompile(`(eC1hY2Nlc3MtdG9rZW46[\w+/-]+={0,2})`),
 	regexp.MustCompile(`://[^\s/@:]*:([^\s/@]+)@`),
 }
 

@@ -52,6 +52,25 @@ func TestPublishedFormsOfTokensAreHidden(t *testing.T) {
 			}
 		}
 	}
+	asGits := base64.StdEncoding.EncodeToString([]byte("x-access-token:" + installationToken))
+	for name, form := range map[string]string{
+		"percent":                    url.QueryEscape(installationToken),
+		"all percent":                escapedAs("%%%02X", installationToken),
+		"JSON":                       escapedAs(`\u%04x`, installationToken),
+		"as Git's password":          "https://x-access-token:" + installationToken + "@github.example.com/acme/app.git",
+		"as Git's password, percent": "https%3A%2F%2Fx-access-token%3A" + url.QueryEscape(installationToken) + "%40github.example.com",
+		"as Git's header":            "Authorization: Basic " + asGits,
+		"base64 in JSON":             `{"auth":"` + asGits + `"}`,
+		"base64, percent":            url.QueryEscape(asGits),
+	} {
+		got := redact("you sent " + form)
+		plain := unescaped(got).text
+		for _, secret := range append(encodingsOf(installationToken), installationToken) {
+			if shown := partOf(folded(plain), folded(secret)); shown != "" || !strings.Contains(got, redacted) {
+				t.Errorf("an installation's %s: %q is shown in %q", name, shown, got)
+			}
+		}
+	}
 	for _, text := range []string{"Bearer s3cr3tOfSomebodyElse", "basic dXNlcjpwYXNz", "http://user:hunter22@proxy:3128"} {
 		if got := redact(text); !strings.Contains(got, redacted) {
 			t.Errorf("%q is shown", got)
@@ -80,6 +99,7 @@ func TestTheCallsOwnCredentialIsHidden(t *testing.T) {
 			"hexadecimal":       hex.EncodeToString([]byte(token)),
 			"in capitals":       strings.ToUpper(hex.EncodeToString([]byte(token))),
 			"another dot":       strings.NewReplacer(".", "%2E", "_", "&#95;").Replace(token),
+			"as Git's header":   base64.StdEncoding.EncodeToString([]byte("x-access-token:" + token)),
 		}
 		for before := range 4 {
 			text := "user:xyz"[:before] + token + ":x"

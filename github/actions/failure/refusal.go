@@ -1,7 +1,6 @@
 package failure
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -73,18 +72,6 @@ type Refusal struct {
 	Class RefusalClass
 	// Advice names who has to do what.
 	Advice string
-}
-
-// RefusalOf returns the class and the advice for an error that matches ErrUnauthorized. Of a refusal that no rule knows
-// the class is RefusedCredential; the error's own text quotes GitHub.
-func RefusalOf(err error) (refusal Refusal, refused bool) {
-	if !errors.Is(err, ErrUnauthorized) {
-		return Refusal{}, false
-	}
-	if answer, ok := errors.AsType[*Error](err); ok && answer.refusal.Class != "" {
-		return answer.refusal, true
-	}
-	return Refusal{Class: RefusedCredential}, true
 }
 
 // refusalRules are GitHub's documented refusals, the most telling first: a header before a text. GitHub has no codes

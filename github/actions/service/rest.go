@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -14,12 +13,6 @@ import (
 	"github.com/harrier-ci/harrier/github/actions/exchange"
 	"github.com/harrier-ci/harrier/github/actions/failure"
 )
-
-// An installationToken is for a GitHub App's calls of GitHub's REST API. GitHub lets it live for an hour.
-type installationToken struct {
-	token string
-	lifetime
-}
 
 // apiVersion is the version of the REST API that is asked for: the one that GitHub Enterprise Server has from 3.9 on. A
 // server refuses one that it doesn't know, and 2026-03-10 is known from 3.21 on only.
@@ -123,33 +116,4 @@ func (s *Service) createInstallationToken(ctx context.Context, _ *installationTo
 		expires = latest
 	}
 	return &installationToken{token: given.Token, lifetime: lifetimeOf(now, expires)}, nil
-}
-
-// createdToken is the answer to a call that creates a token.
-type createdToken struct {
-	Token string `json:"token"`
-	// ExpiresAt is a time. Whether it can be read matters only to those who keep the token.
-	ExpiresAt json.RawMessage `json:"expires_at"`
-}
-
-func decodeToken(answer *exchange.Response, endpoint string) (given createdToken, err error) {
-	if err := answer.Decode(&given); err != nil {
-		return given, err
-	}
-	return given, CheckToken(endpoint, given.Token)
-}
-
-// maxTokenBytes bounds a token, which is kept for an hour and sent with each call. GitHub's have at most some 2 kB.
-const maxTokenBytes = 16 << 10
-
-// CheckToken fails with *failure.UnexpectedResponseError if a token that an answer gives can't be one.
-func CheckToken(endpoint, token string) error {
-	switch {
-	case token == "":
-		return failure.Unexpected(endpoint, errors.New("the answer has no token"))
-	case len(token) > maxTokenBytes:
-		return failure.Unexpected(endpoint, fmt.Errorf(
-			"the answer's token has %d bytes, and none of GitHub's has more than %d", len(token), maxTokenBytes))
-	}
-	return nil
 }

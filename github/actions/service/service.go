@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync/atomic"
-	"time"
 
 	"github.com/harrier-ci/harrier/github/actions/configurl"
 	"github.com/harrier-ci/harrier/github/actions/credential"
@@ -21,25 +19,6 @@ import (
 
 // APIVersion is the version of the Actions service's API that GitHub's own clients ask for.
 const APIVersion = "6.0-preview"
-
-// Service is the Actions service, and GitHub's REST API, for one config URL and one set of credentials. It is safe for
-// concurrent use.
-type Service struct {
-	*exchange.Caller
-
-	source     *credential.Source
-	connection *Shared[connection]
-	// installation takes the place of a personal access token for an App; nobody asks for it if there is no App.
-	installation *Shared[installationToken]
-	// renewFrom is the earliest time, in Unix nanoseconds, to renew a connection that is still good. It is set when a
-	// renewal has failed; zero sets no limit.
-	renewFrom atomic.Int64
-	// reconnectFrom is the earliest time to replace a connection that is only suspected to be outdated, in the same
-	// unit. It is set when a registration has failed.
-	reconnectFrom atomic.Int64
-	// proven is set when GitHub has accepted the credential.
-	proven atomic.Bool
-}
 
 // New returns the service for a config URL. It does not talk to GitHub yet.
 func New(config *configurl.URL, source *credential.Source, options exchange.Options) *Service {
@@ -144,11 +123,6 @@ func (s *Service) AcceptNamed(endpoint string, named *url.URL) error {
 	}
 	return nil
 }
-
-// A connection is trusted for connectionTrust after GitHub has given it. In that time, a service that is down, a
-// missing permission, or things that don't exist, such as runners that GitHub itself has removed, cause at most one
-// registration.
-const connectionTrust = 5 * time.Minute
 
 // isOutdated reports whether a call may have failed because the connection is outdated: the service has left its
 // address, or the admin token was revoked.

@@ -205,7 +205,7 @@ func TestNotes(t *testing.T) {
 	}
 	later := string(Notes(product, "registry.example.com/team/image", "sha256:1",
 		History{Former: "v1.2.2", Commits: []string{"b: c"}, Upgrade: []string{"- new"}}))
-	for _, part := range []string{"Changes since v1.2.2\n\n- b: c\n", "docs/upgrade.md since v1.2.2:\n\n- new\n"} {
+	for _, part := range []string{"Changes since v1.2.2\n\n- b: c\n", "docs/changelog.md since v1.2.2:\n\n- new\n"} {
 		if !strings.Contains(later, part) {
 			t.Errorf("want %q in:\n%s", part, later)
 		}

@@ -102,7 +102,7 @@ func (s schema) object(what string, object map[string]any, fields ...string) {
 
 func (s schema) uri(value any) {
 	s.t.Helper()
-	if text, is := value.(string); !is {
+	if text, ok := value.(string); !ok {
 		s.t.Errorf("%v is no URI", value)
 	} else if parsed, err := url.Parse(text); err != nil || !parsed.IsAbs() {
 		s.t.Errorf("%s is no absolute URI: %v", text, err)

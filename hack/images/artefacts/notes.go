@@ -10,7 +10,7 @@ type History struct {
 	// Former is the tag of the release before this one; "" if this is the first.
 	Former string
 	// Commits are the first lines of the messages since then. Upgrade has the lines that have been added to
-	// docs/upgrade.md meanwhile.
+	// docs/changelog.md meanwhile.
 	Commits, Upgrade []string
 }
 
@@ -33,7 +33,7 @@ func Notes(product Product, image, digest string, history History) []byte {
 		return []byte(text.String())
 	}
 	if len(history.Upgrade) > 0 {
-		fmt.Fprintf(&text, "\n## What you may notice\n\nNew in docs/upgrade.md since %s:\n\n%s\n", history.Former,
+		fmt.Fprintf(&text, "\n## What you may notice\n\nNew in docs/changelog.md since %s:\n\n%s\n", history.Former,
 			strings.Join(history.Upgrade, "\n"))
 	}
 	fmt.Fprintf(&text, "\n## Changes since %s\n\n", history.Former)

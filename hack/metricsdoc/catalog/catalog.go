@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/harrier-ci/harrier/internal/history/server"
-	"github.com/harrier-ci/harrier/internal/history/watch"
 	"github.com/harrier-ci/harrier/internal/listener/config"
 	"github.com/harrier-ci/harrier/internal/listener/metrics"
 	_ "github.com/harrier-ci/harrier/internal/manager" // registers what the manager exports
+	"github.com/harrier-ci/harrier/operations/history/server"
+	"github.com/harrier-ci/harrier/operations/history/watch"
 )
 
 // Metric is one family.

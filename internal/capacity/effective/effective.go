@@ -107,7 +107,7 @@ func (p *Plan) follow(
 // same reports whether two schedules of a spec say the same.
 func same(a, b v1alpha1.Schedule) bool {
 	equal := func(a, b *int) bool { return a == b || (a != nil && b != nil && *a == *b) }
-	return a.Name == b.Name && a.Schedule == b.Schedule && a.Duration == b.Duration && a.TimeZone == b.TimeZone &&
+	return a.Name == b.Name && a.Priority == b.Priority && a.Schedule == b.Schedule && a.Duration == b.Duration && a.TimeZone == b.TimeZone &&
 		equal(a.MinRunners, b.MinRunners) && equal(a.MaxRunners, b.MaxRunners)
 }
 
@@ -126,7 +126,7 @@ func Schedules(all []v1alpha1.Schedule) []schedules.Schedule {
 		read[i] = schedules.Schedule{
 			Name: s.Name, Expression: s.Schedule, TimeZone: s.TimeZone, Duration: s.Duration.Duration,
 			MinRunners: s.MinRunners,
-			MaxRunners: s.MaxRunners,
+			MaxRunners: s.MaxRunners, Priority: s.Priority,
 		}
 	}
 	return read

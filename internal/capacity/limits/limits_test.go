@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,21 +14,24 @@ import (
 
 const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 
-// shown has what a set may show, from the limit that counts least to the one that counts most.
-var shown = []struct {
-	kind   limits.Kind
+type shownLimit struct {
+	kind   v1alpha1.LimitKind
 	reason string
-	change func(*v1alpha1.AutoscalingRunnerSet)
-}{
-	{limits.None, "", func(s *v1alpha1.AutoscalingRunnerSet) {
-		s.Status.EffectiveMaxRunners, s.Status.AdvertisedCapacity, s.Status.AssignedJobs = new(20), new(12), 11
+	change func(*limits.Seen)
+}
+
+// shown has what a set may show, from the limit that counts least to the one that counts most.
+var shown = []shownLimit{
+	{limits.None, "", func(s *limits.Seen) {
+		s.Max, s.Announced, s.Assigned = new(20), new(12), 11
 		set(s, v1alpha1.ConditionCapacityLimited, yes, v1alpha1.ReasonCapacityUnproven) // and nobody needs more
 		set(s, v1alpha1.ConditionVolumeClaimsReady, yes, "ClaimsReady")
 	}},
 	{limits.Maximum, v1alpha1.ReasonMaxRunnersReached,
-		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(11) }},
+		func(s *limits.Seen) { s.Max, s.Asked = new(11), new(11) }},
+	{limits.Ceiling, v1alpha1.ReasonMaxRunnersReached, func(s *limits.Seen) { s.Asked = new(12) }},
 	{limits.Announced, v1alpha1.ReasonCapacityUnproven,
-		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.AdvertisedCapacity = new(10) }},
+		func(s *limits.Seen) { s.Announced = new(10) }},
 	{limits.Pace, v1alpha1.ReasonStartsLimited, is(v1alpha1.ConditionStartsLimited, yes, v1alpha1.ReasonStartsLimited)},
 	{limits.Failures, v1alpha1.ReasonRunnersNotCreated,
 		is(v1alpha1.ConditionDegraded, yes, v1alpha1.ReasonRunnersNotCreated)},
@@ -38,51 +42,52 @@ var shown = []struct {
 	{limits.Nodes, "SchedulingGated", is(v1alpha1.ConditionRunnersPending, yes, "SchedulingGated")},
 	{limits.Outdated, "RunnerVersionRefused", is(v1alpha1.ConditionRunnerOutdated, yes, "RunnerVersionRefused")},
 	{limits.NoJobs, v1alpha1.ReasonMaxRunnersZero,
-		func(s *v1alpha1.AutoscalingRunnerSet) { s.Status.EffectiveMaxRunners = new(0) }},
-	{limits.NoJobs, v1alpha1.ReasonDrained, func(s *v1alpha1.AutoscalingRunnerSet) {
-		s.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
-	}},
+		func(s *limits.Seen) { s.Max, s.Asked = new(0), new(0) }},
+	{limits.NoJobs, v1alpha1.ReasonDrained, func(s *limits.Seen) { s.Drained = true }},
 }
 
-func set(s *v1alpha1.AutoscalingRunnerSet, condition string, status metav1.ConditionStatus, reason string) {
-	for i := range s.Status.Conditions {
-		if c := &s.Status.Conditions[i]; c.Type == condition {
+func set(s *limits.Seen, condition string, status metav1.ConditionStatus, reason string) {
+	for i := range s.Conditions {
+		if c := &s.Conditions[i]; c.Type == condition {
 			c.Status, c.Reason, c.Message = status, reason, "about "+reason
 			return
 		}
 	}
 	added := metav1.Condition{Type: condition, Status: status, Reason: reason, Message: "about " + reason}
-	s.Status.Conditions = append(s.Status.Conditions, added)
+	s.Conditions = append(s.Conditions, added)
 }
 
-func is(condition string, status metav1.ConditionStatus, reason string) func(*v1alpha1.AutoscalingRunnerSet) {
-	return func(s *v1alpha1.AutoscalingRunnerSet) { set(s, condition, status, reason) }
+func is(condition string, status metav1.ConditionStatus, reason string) func(*limits.Seen) {
+	return func(s *limits.Seen) { set(s, condition, status, reason) }
 }
 
 // Whatever else holds, the limit is the one without which nothing is gained.
 func TestTheForemostLimitCounts(t *testing.T) {
-	var s v1alpha1.AutoscalingRunnerSet
+	var s limits.Seen
 	for _, one := range shown {
 		one.change(&s)
-		if got := limits.OfSet(&s); got.Kind != one.kind || got.Reason != one.reason {
-			t.Errorf("%+v, want kind %d, %s", got, one.kind, one.reason)
+		if got := limits.Of(s); got.Kind != one.kind || got.Reason != one.reason {
+			t.Errorf("%+v, want kind %q, %s", got, one.kind, one.reason)
 		}
 	}
-	for kind := limits.NoJobs; kind <= limits.Maximum; kind++ {
-		if limits.Order[kind-1] != kind {
-			t.Errorf("kind %d is not at its place in the order", kind)
+	for i, kind := range limits.Order {
+		if at := slices.IndexFunc(shown, func(one shownLimit) bool { return one.kind == kind }); at < 0 {
+			t.Errorf("no row has kind %s", kind)
+		} else if next := min(i+1, len(limits.Order)-1); slices.IndexFunc(shown,
+			func(one shownLimit) bool { return one.kind == limits.Order[next] }) > at {
+			t.Errorf("kind %s is not at its place in the order", kind)
 		}
 	}
 }
 
 func TestALimitHasTheWordsOfItsCondition(t *testing.T) {
-	var s v1alpha1.AutoscalingRunnerSet
+	var s limits.Seen
 	set(&s, v1alpha1.ConditionQuotaExceeded, yes, v1alpha1.ReasonPodsForbidden)
-	if got := limits.OfSet(&s).Message; got != "about "+v1alpha1.ReasonPodsForbidden {
+	if got := limits.Of(s).Message; got != "about "+v1alpha1.ReasonPodsForbidden {
 		t.Errorf("%q", got)
 	}
 	set(&s, v1alpha1.ConditionQuotaExceeded, no, "PodsAdmitted")
-	if got := limits.OfSet(&s); got != (limits.Limit{}) {
+	if got := limits.Of(s); got != (limits.Limit{}) {
 		t.Errorf("%+v, want none", got)
 	}
 }

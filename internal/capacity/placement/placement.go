@@ -76,7 +76,7 @@ func Remember(saved *State, now time.Time) *Memory {
 	return m
 }
 
-// Seen has all that a decision follows from, beside the pods.
+// Seen is what a decision follows from, beside the pods.
 type Seen struct {
 	Now time.Time
 	// Working counts the runners with a job, Assigned the jobs that GitHub has given to the set, and Spare the runners

@@ -4,6 +4,7 @@
 package schedules
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -31,6 +32,8 @@ type Schedule struct {
 	// MinRunners and MaxRunners replace the spec's numbers while the window is open; nil leaves a number to other windows
 	// and the spec.
 	MinRunners, MaxRunners *int
+	// Priority decides between windows that are open at the same time and set the same number.
+	Priority int
 }
 
 // RefusedError says what is wrong with a schedule. Such a schedule has no windows; the others are in force.
@@ -91,10 +94,11 @@ func New(schedules []Schedule) (*Plan, []*RefusedError) {
 	return plan, refused
 }
 
-// At returns the numbers in force at that moment, given the spec's. Of several open windows the highest minimum and the
-// lowest maximum count. A number that no open window sets is the spec's. The minimum is never above the maximum.
+// At returns the numbers in force at that moment, given the spec's. Of several open windows that set a number those of the
+// highest priority count, and of these the highest minimum and the lowest maximum. A number that no open window sets is
+// the spec's. The minimum is never above the maximum.
 func (p *Plan) At(now time.Time, spec Numbers) Effective {
-	var highestMin, lowestMax *int
+	var least, most *window
 	effective := Effective{Numbers: spec}
 	for i := range p.windows {
 		w := &p.windows[i]
@@ -106,21 +110,33 @@ func (p *Plan) At(now time.Time, spec Numbers) Effective {
 			continue
 		}
 		effective.Open = append(effective.Open, w.Name)
-		if w.MinRunners != nil && (highestMin == nil || *w.MinRunners > *highestMin) {
-			highestMin, effective.MinOf = w.MinRunners, w.Name
+		if w.raises(least) {
+			least = w
 		}
-		if w.MaxRunners != nil && (lowestMax == nil || *w.MaxRunners < *lowestMax) {
-			lowestMax, effective.MaxOf = w.MaxRunners, w.Name
+		if w.lowers(most) {
+			most = w
 		}
 	}
-	if highestMin != nil {
-		effective.Min = *highestMin
+	if least != nil {
+		effective.Min, effective.MinOf = *least.MinRunners, least.Name
 	}
-	if lowestMax != nil {
-		effective.Max = *lowestMax
+	if most != nil {
+		effective.Max, effective.MaxOf = *most.MaxRunners, most.Name
 	}
 	effective.Min = min(effective.Min, effective.Max)
 	return effective
+}
+
+// raises reports whether the window's minimum counts instead of that of another one, nil if there is none.
+func (w *window) raises(other *window) bool {
+	return w.MinRunners != nil && (other == nil || cmp.Or(cmp.Compare(w.Priority, other.Priority),
+		cmp.Compare(*w.MinRunners, *other.MinRunners)) > 0)
+}
+
+// lowers reports the same of its maximum.
+func (w *window) lowers(other *window) bool {
+	return w.MaxRunners != nil && (other == nil || cmp.Or(cmp.Compare(w.Priority, other.Priority),
+		cmp.Compare(*other.MaxRunners, *w.MaxRunners)) > 0)
 }
 
 // at reports whether the window is open, and the earliest time at which that may change; zero means never.

@@ -119,6 +119,19 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("%s: %s", wall, diff)
 		}
 	}
+	weekend := window("release", 1, nil, new(200)) // raises what the others allow
+	weekend.Priority = 1
+	raised := planOf(t, window("four", 4, new(10), new(30)), weekend, window("two", 2, nil, new(15)))
+	for wall, want := range map[string]schedules.Effective{
+		"2026-11-26 08:30:00": {Numbers: schedules.Numbers{Min: 10, Max: 200}, Open: []string{"four", "release", "two"}, MinOf: "four", MaxOf: "release"},
+		"2026-11-26 09:30:00": {Numbers: schedules.Numbers{Min: 10, Max: 15}, Open: []string{"four", "two"}, MinOf: "four", MaxOf: "two"},
+	} {
+		got := raised.At(at(t, "UTC", wall), spec)
+		got.Until = time.Time{}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("with a priority, %s: %s", wall, diff)
+		}
+	}
 	lower := planOf(t, window("night", 1, nil, new(1))).At(at(t, "UTC", "2026-11-26 08:30:00"), spec)
 	if lower.Numbers != (schedules.Numbers{Min: 1, Max: 1}) {
 		t.Errorf("the spec's minimum is above the window's maximum: %+v", lower)

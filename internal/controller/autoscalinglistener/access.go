@@ -31,7 +31,10 @@ func (c *Controller) access(w *world) []owned {
 			Name:      w.setKey.Name,
 		}}
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metaHere(listener, c.options.Policy, spec.ServiceAccountMetadata)}
+	account := &corev1.ServiceAccount{
+		ObjectMeta:                   metaHere(listener, c.options.Policy, spec.ServiceAccountMetadata),
+		AutomountServiceAccountToken: new(false), // which policies ask of all; the listener's container mounts its token
+	}
 	role := &rbacv1.Role{
 		ObjectMeta: metaThere(listener, spec.RoleMetadata),
 		Rules:      rules(spec.EphemeralRunnerSetName),
@@ -97,7 +100,7 @@ func (c *Controller) applyAccess(ctx context.Context, w *world) error {
 		if err := c.applyOwned(ctx, w, object.wanted, object.live); err != nil {
 			return err
 		}
-		if account, is := object.live.(*corev1.ServiceAccount); is {
+		if account, ok := object.live.(*corev1.ServiceAccount); ok {
 			w.accountSince = account.CreationTimestamp.Time
 		}
 	}

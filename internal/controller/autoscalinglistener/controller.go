@@ -89,7 +89,7 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-// world has all that a pass has observed, and that its steps found out for later ones.
+// world is what a pass has observed, and what its steps found out for later ones.
 type world struct {
 	*reconcile.Pass[*v1alpha1.AutoscalingListener, memory]
 	// setKey is the scale set that the listener's labels name.
@@ -105,7 +105,7 @@ type world struct {
 	pod    *corev1.Pod
 	strays []*corev1.Pod
 
-	// resolved has all that the listener needs to reach GitHub, nil if it can't be resolved because of cause.
+	// resolved is what the listener needs to reach GitHub, nil if it can't be resolved because of cause.
 	resolved *credentials.Resolved
 	cause    error
 	// secretsReady is set when the Secrets that the pod uses are as they should be. configuration is the revision of
@@ -131,7 +131,7 @@ type world struct {
 	released bool
 }
 
-// memory has all that is remembered of a listener between passes.
+// memory is what is remembered of a listener between passes.
 type memory struct {
 	// secrets are the listener's Secrets as last written or read, by suffix.
 	secrets map[string]writtenSecret

@@ -130,9 +130,6 @@ func (c *Controller) configuration(
 		Metrics:                     spec.Metrics,
 		Addresses:                   &config.Addresses{AllowedGitHubURLs: c.options.AllowedGitHubURLs},
 	}
-	if after := spec.WaitingAfter; after != nil {
-		configuration.WaitingAfterSeconds = max(1, int(after.Seconds()))
-	}
 	if c.metricsEnabled() {
 		configuration.MetricsAddr, configuration.MetricsEndpoint = c.options.MetricsAddr, c.options.MetricsEndpoint
 		configuration.MetricsLabels = c.options.MetricsLabels

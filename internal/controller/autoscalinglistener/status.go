@@ -61,7 +61,7 @@ func (c *Controller) describeFailure(ctx context.Context, w *world, err error) e
 		return nil
 	}
 	w.cutShort = true
-	if taken, is := errors.AsType[*ownership.TakenError](err); is {
+	if taken, ok := errors.AsType[*ownership.TakenError](err); ok {
 		w.taken = taken
 		w.state = listenerpod.State{Reason: v1alpha1.ReasonListenerNameTaken, Message: taken.Error()}
 		w.Requeue.After(takenRetryInterval)

@@ -20,8 +20,8 @@ func running(t *testing.T) *prometheus.GaugeVec {
 		Help: "1 while the listener's container is running, 0 otherwise; name and namespace are the " +
 			"AutoscalingListener's.",
 	}, []string{"name", "namespace", "repository", "organization", "enterprise"})
-	registered, is := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Registry.Register(again))
-	if !is {
+	registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Registry.Register(again))
+	if !ok {
 		t.Fatal("gha_controller_running_listeners is not registered")
 	}
 	return registered.ExistingCollector.(*prometheus.GaugeVec)

@@ -15,55 +15,59 @@ import (
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
+// actionDelete is the action in Events about what is deleted.
+const actionDelete = "Delete"
+
 // partFromClaims parts the claims that are to be retained from a set that is about to go; the others go with the set.
 // Usually nothing is left to do: claims that go with the set have it as their owner, and were parted from it as soon as
-// they were to be retained.
-func (c *Controller) partFromClaims(ctx context.Context, w *world) error {
+// they were to be retained. It returns the Event about those that could not be changed, nil if there are none.
+func partFromClaims(
+	ctx context.Context, api client.Client, set *v1alpha1.AutoscalingRunnerSet,
+) (refused *report.Event, err error) {
 	var claims corev1.PersistentVolumeClaimList
-	err := c.options.Client.List(ctx, &claims, client.InNamespace(w.Set.Namespace),
-		client.MatchingLabels{v1alpha1.LabelScaleSetName: w.Set.Name})
+	err = api.List(ctx, &claims, client.InNamespace(set.Namespace),
+		client.MatchingLabels{v1alpha1.LabelScaleSetName: set.Name})
 	if err != nil {
-		return fmt.Errorf("list claims: %w", err)
+		return nil, fmt.Errorf("list claims: %w", err)
 	}
-	retained := w.Set.Spec.Retained()
+	retained := set.Spec.Retained()
 	var part []*corev1.PersistentVolumeClaim
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		if found, ours := volumeclaims.ClaimOf(w.Set, claim); ours && !found.Deleting && found.Owned == retained {
+		if found, ours := volumeclaims.ClaimOf(set, claim); ours && !found.Deleting && found.Owned == retained {
 			part = append(part, claim)
 		}
 	}
 	var mu sync.Mutex
-	refused := 0
+	count := 0
 	err = kube.ForEach(ctx, kube.MaxParallelism, part,
 		func(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-			err := c.partFrom(ctx, w.Set, claim)
+			err := partFrom(ctx, api, set, claim)
 			if apierrors.IsForbidden(err) {
 				mu.Lock()
 				defer mu.Unlock()
-				refused++
+				count++
 				return nil
 			}
 			return client.IgnoreNotFound(err)
 		})
-	if err != nil || refused == 0 {
-		return err
+	if err != nil || count == 0 {
+		return nil, err
 	}
-	c.recordFarewell(ctx, w, report.Warning(v1alpha1.ReasonVolumeClaimRefused, "Delete", fmt.Sprintf(
+	return new(report.Warning(v1alpha1.ReasonVolumeClaimRefused, actionDelete, fmt.Sprintf(
 		"%d claims are not as persistentVolumeClaimRetentionPolicy says, because the right to change them went "+
 			"with the release: look at kubectl get persistentvolumeclaims -n %s -l %s=%s",
-		refused, w.Set.Namespace, v1alpha1.LabelScaleSetName, w.Set.Name)))
-	return nil
+		count, set.Namespace, v1alpha1.LabelScaleSetName, set.Name))), nil
 }
 
 // partFrom deletes a claim or, if it is to be retained, removes its owner.
-func (c *Controller) partFrom(
-	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim,
+func partFrom(
+	ctx context.Context, api client.Client, set *v1alpha1.AutoscalingRunnerSet, claim *corev1.PersistentVolumeClaim,
 ) error {
 	if !set.Spec.Retained() {
-		return c.options.Client.Delete(ctx, claim, kube.UIDPrecondition(claim))
+		return api.Delete(ctx, claim, kube.UIDPrecondition(claim))
 	}
 	after := claim.DeepCopy()
 	volumeclaims.SetOwners(after, set)
-	return c.options.Client.Patch(ctx, after, client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{}))
+	return api.Patch(ctx, after, client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{}))
 }

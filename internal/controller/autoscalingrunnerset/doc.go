@@ -13,10 +13,11 @@
 //
 // # Rooms
 //
-// The controller is a list of rules, in controller.go: in which situation of a set what is done. It remembers its
-// questions to GitHub. The rest is in packages below it, each of which can be read alone:
+// The controller is a list of rules, in controller.go: in which situation of a set what is done. What a pass sees, and
+// what is remembered of a set, is in world.go, which needs no other file. The rest is in packages below it, each of
+// which can be read alone:
 //
-//   - ledger: what a set says of its scale sets (those it has, may have, and has left), and which addresses are the same
+//   - journal: what a set says of its scale sets (those it has, may have, and has left), and which addresses are one
 //   - holders: which of several sets holds a scale set
 //   - scaleset: the requests to GitHub about a scale set, and what their failures mean
 //   - children: the EphemeralRunnerSet and the AutoscalingListener, made from the spec, kept so and deleted
@@ -36,9 +37,9 @@
 //     finalizer stay while the AutoscalingRunnerSet, itself in deletion, still has status.registration or ARC's
 //     annotation with the id
 //  3. here: the EphemeralRunnerSets are deleted; they are gone when the last busy runner has finished
-//  4. here: if the ledger says that a scale set may have been created, GitHub is asked for it by name. The scale set is
-//     deleted on GitHub, then status.registration, the ledger and the annotations are cleared. After DeregisterTimeout
-//     they are cleared in any case, with an Event that says what was left
+//  4. here: if the journal says that a scale set may have been created, GitHub is asked for it by name. The scale set is
+//     deleted on GitHub, then status.registration, the journal and the annotations are cleared. After
+//     DeregisterTimeout they are cleared in any case, with an Event that says what was left
 //  5. autoscalinglistener: Secrets and finalizer are removed
 //  6. here: ARC's cleanup-protection is removed from the chart's objects, and the finalizer from the set
 //

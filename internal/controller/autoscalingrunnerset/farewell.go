@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,24 +12,12 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
-
-// stopListeners deletes the listeners. The event that they have stopped brings the next pass.
-func (c *Controller) stopListeners(ctx context.Context, w *world) error {
-	return c.children.StopListeners(ctx, &w.Found)
-}
-
-// drainRunnerSets deletes the runner sets. Busy runners finish their jobs first; the event that the last is gone brings
-// the next pass.
-func (c *Controller) drainRunnerSets(ctx context.Context, w *world) error {
-	return c.children.DrainRunnerSets(ctx, &w.Found)
-}
 
 // leave deletes what the set has on GitHub, and then releases the set. It adopts a registration that GitHub has
 // answered and that is not recorded yet. If there is none, search looks at the spec's address.
@@ -41,13 +28,13 @@ func (c *Controller) leave(ctx context.Context, w *world) error {
 	case w.Registration == nil || w.Unconfirmed:
 		w.Registration, w.Unconfirmed = answer.Registration(), false
 		w.Records = c.answered(ctx, w, w.Records, w.Registration.URL, answer.Unsought)
-	case !ledger.SameScaleSet(*w.Registration, *answer.Registration()):
+	case !journal.SameScaleSet(*w.Registration, *answer.Registration()):
 		if err := c.recordRegistration(ctx, w); err != nil {
 			return err
 		}
 	}
 	searched := ""
-	if w.Registration == nil || ledger.MayBeOneAddress(w.Registration.URL, w.Set.Spec.GitHubConfigUrl) {
+	if w.Registration == nil || journal.MayBeOneAddress(w.Registration.URL, w.Set.Spec.GitHubConfigUrl) {
 		searched = w.Set.Spec.GitHubConfigUrl
 	}
 	if err := c.leaveAsked(ctx, w, searched); err != nil {
@@ -60,15 +47,6 @@ func (c *Controller) leave(ctx context.Context, w *world) error {
 		return err
 	}
 	return c.release(ctx, w)
-}
-
-// searchResult is the result of a call that looks for a scale set.
-type searchResult struct {
-	// startedAt is the time at which the first of the calls started.
-	startedAt time.Time
-	// found is the scale set that was found, nil if GitHub has none. unsought are names that another scale set may have.
-	found    *v1alpha1.ScaleSetRegistration
-	unsought []scaleset.Name
 }
 
 // search finds a scale set that was created but not recorded, because GitHub's answer was lost or the manager was
@@ -126,7 +104,7 @@ func (c *Controller) search(ctx context.Context, w *world) (done bool, err error
 func (c *Controller) giveUpSearch(ctx context.Context, w *world, desired v1alpha1.ScaleSetRegistration) error {
 	if w.Unconfirmed {
 		before := w.Set.DeepCopy()
-		ledger.Release(w.Set)
+		journal.Release(w.Set)
 		if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("forget the registration that only an annotation names: %w", err)
 		}
@@ -143,7 +121,7 @@ func (w *world) mayBeUnrecorded() bool {
 	switch {
 	case w.Unconfirmed || len(w.Records.AskedAt(w.Set.Spec.GitHubConfigUrl)) > 0:
 		return true
-	case w.Registration != nil || ledger.IsDeregistered(w.Set):
+	case w.Registration != nil || journal.IsDeregistered(w.Set):
 		return false
 	}
 	return len(w.Records) == len(w.Records.Leaving())
@@ -173,9 +151,9 @@ func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err e
 	registrations := w.Records.Leaving()
 	unproven := false
 	if w.Registration != nil {
-		if _, proven := ledger.ReferenceAt(c.knownReferences(w), w.Registration.URL); proven {
+		if _, proven := journal.ReferenceAt(c.knownReferences(w), w.Registration.URL); proven {
 			registrations = slices.DeleteFunc(registrations,
-				func(r v1alpha1.ScaleSetRegistration) bool { return ledger.SameScaleSet(r, *w.Registration) })
+				func(r v1alpha1.ScaleSetRegistration) bool { return journal.SameScaleSet(r, *w.Registration) })
 			registrations = append(registrations, *w.Registration)
 		} else {
 			unproven = true
@@ -208,7 +186,7 @@ func (c *Controller) deregister(ctx context.Context, w *world) (done bool, err e
 // deletes the listener's Secrets.
 func (c *Controller) forgetRegistration(ctx context.Context, w *world) error {
 	before := w.Set.DeepCopy()
-	ledger.Deregister(w.Set)
+	journal.Deregister(w.Set)
 	if _, err := kube.Patch(ctx, c.options.Client, w.Set, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forget the registration: %w", err)
 	}
@@ -225,8 +203,12 @@ func (c *Controller) forgetRegistration(ctx context.Context, w *world) error {
 
 // release removes ARC's cleanup-protection from the chart's objects and then the set's finalizer.
 func (c *Controller) release(ctx context.Context, w *world) error {
-	if err := c.partFromClaims(ctx, w); err != nil {
+	refused, err := partFromClaims(ctx, c.options.Client, w.Set)
+	if err != nil {
 		return err
+	}
+	if refused != nil {
+		c.recordFarewell(ctx, w, *refused)
 	}
 	if _, err := c.gone(ctx, w.Key, nil); err != nil {
 		return err
@@ -243,65 +225,6 @@ func (c *Controller) release(ctx context.Context, w *world) error {
 	}
 	w.released = true
 	return nil
-}
-
-// heldByNobodyElse leaves out the registrations that another AutoscalingRunnerSet holds, or is to get, and so needs.
-func (c *Controller) heldByNobodyElse(
-	ctx context.Context, w *world, registrations []v1alpha1.ScaleSetRegistration,
-) (free []v1alpha1.ScaleSetRegistration, err error) {
-	if len(registrations) == 0 {
-		return nil, nil
-	}
-	own, err := c.holders.Of(ctx, w.Key)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range registrations {
-		// Sets elsewhere, of which there may be thousands, cost nothing. These are the cache's, and must not be changed.
-		var sets v1alpha1.AutoscalingRunnerSetList
-		atAddress := client.MatchingFields{ledger.IndexByAddress: ledger.AddressKey(r.URL)}
-		if err := c.options.Client.List(ctx, &sets, atAddress, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list AutoscalingRunnerSets: %w", err)
-		}
-		others := slices.DeleteFunc(sets.Items,
-			func(set v1alpha1.AutoscalingRunnerSet) bool { return set.UID == w.Set.UID })
-		way := c.wayTo(w, own, r)
-		rival, err := c.holders.Rival(ctx, holders.SetOf(w.Set),
-			holders.ScaleSet{URL: r.URL, Way: way, ID: r.ID, Name: r.Name})
-		if err != nil {
-			return nil, err
-		}
-		if rival == nil && !ledger.HeldByAny(others, w.Set, r) && !c.isAwaited(others, r, way) {
-			free = append(free, r)
-		}
-	}
-	return free, nil
-}
-
-// wayTo returns the way by which a scale set was found: as recorded, else as GitHub has last answered.
-func (c *Controller) wayTo(w *world, own []holders.Record, r v1alpha1.ScaleSetRegistration) credentials.Way {
-	for _, record := range own {
-		if record.IsAt(r.URL, r.ID) && record.Holder.UID == w.Set.UID {
-			return record.Way
-		}
-	}
-	last, _ := c.syncs.Last(w.Key)
-	return last.Result.Way
-}
-
-// isAwaited reports whether GitHub has told another set, by the same way, that a scale set is there, and it only waits
-// for this one to let go of it: as when a set moves to another namespace, and keeps its queue of jobs.
-func (c *Controller) isAwaited(
-	others []v1alpha1.AutoscalingRunnerSet, r v1alpha1.ScaleSetRegistration, way credentials.Way,
-) bool {
-	return way != "" && slices.ContainsFunc(others, func(other v1alpha1.AutoscalingRunnerSet) bool {
-		found, waits := c.waiting.Load(client.ObjectKeyFromObject(&other))
-		if !waits || other.DeletionTimestamp != nil {
-			return false
-		}
-		awaited := found.(holders.ScaleSet)
-		return awaited.ID == r.ID && awaited.Way == way && ledger.MayBeOneAddress(awaited.URL, r.URL)
-	})
 }
 
 // gone deletes what is recorded of a set that is gone without having been released, such as one whose finalizer somebody

@@ -24,16 +24,15 @@ import (
 	"github.com/harrier-ci/harrier/internal/credentials"
 )
 
-// holdDependents gives the listener and the EphemeralRunnerSet the finalizers that their controllers would.
+// holdDependents lets listener and EphemeralRunnerSet go only when the test says so: the latter gets the finalizer of its
+// controller, which the former has from its creation on.
 func (f *fixture) holdDependents() {
 	f.Helper()
-	listener, runnerSet := f.listeners()[0], f.runnerSets()[0]
-	listener.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
+	f.holds = true
+	runnerSet := f.runnerSets()[0]
 	runnerSet.Finalizers = []string{v1alpha1.FinalizerEphemeralRunnerSet}
-	for _, object := range []client.Object{&listener, &runnerSet} {
-		if err := f.client.Update(f.Context(), object); err != nil {
-			f.Fatal(err)
-		}
+	if err := f.client.Update(f.Context(), &runnerSet); err != nil {
+		f.Fatal(err)
 	}
 }
 

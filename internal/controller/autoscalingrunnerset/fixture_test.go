@@ -1,6 +1,7 @@
 package autoscalingrunnerset_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/children"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/pool"
@@ -81,6 +82,8 @@ type fixture struct {
 	// intercept is for rejecting requests, and change for other options; restart puts them into effect.
 	intercept *interceptor.Funcs
 	change    func(*autoscalingrunnerset.Options)
+	// holds is set if listeners that are being deleted wait for the test.
+	holds bool
 }
 
 // podOf returns a pod of a set's template, as far as tests need it.
@@ -113,8 +116,8 @@ func newFixture(t *testing.T, workers *pool.Pool) *fixture {
 	builder := controllertest.NewKubernetes().
 		WithStatusSubresource(&v1alpha1.AutoscalingRunnerSet{}, &v1alpha1.AutoscalingListener{},
 			&v1alpha1.EphemeralRunnerSet{}).
-		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, ledger.IndexByAddress,
-			ledger.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
+		WithIndex(&v1alpha1.AutoscalingRunnerSet{}, journal.IndexByAddress,
+			journal.AddressKeysOf).WithIndex(&v1alpha1.EphemeralRunnerSet{}, children.IndexByOwner, children.OwnerUIDs)
 	for name, index := range holders.Indexes {
 		builder = builder.WithIndex(&coordinationv1.Lease{}, name, index)
 	}
@@ -170,13 +173,33 @@ func (f *fixture) reconcile() reconcile.Result {
 	f.Helper()
 	result := controllertest.Reconcile(f, f.controller, setKey)
 	controllertest.Elapse(answered)
+	f.finalizeListeners()
 	return result
+}
+
+// finalizeListeners lets listeners go that are being deleted, as their own controller does, unless the test plays it
+// itself (holdDependents).
+func (f *fixture) finalizeListeners() {
+	f.Helper()
+	if f.holds {
+		return
+	}
+	for _, listener := range f.listeners() {
+		if listener.DeletionTimestamp == nil {
+			continue
+		}
+		listener.Finalizers = slices.DeleteFunc(listener.Finalizers,
+			func(name string) bool { return name == v1alpha1.FinalizerAutoscalingListener })
+		if err := f.client.Update(f.Context(), &listener); err != nil {
+			f.Fatal(err)
+		}
+	}
 }
 
 // leaving returns the scale sets that the set has left, and that are to be deleted.
 func (f *fixture) leaving() []v1alpha1.ScaleSetRegistration {
 	f.Helper()
-	return ledger.RecordsOf(f.set()).Leaving()
+	return journal.RecordsOf(f.set()).Leaving()
 }
 
 // settle runs enough passes for each to see the effects of those before it, more than a second apart, so that each may

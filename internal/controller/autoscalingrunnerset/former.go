@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -65,16 +65,16 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 	var unanswered []v1alpha1.ScaleSetRegistration
 	var givenUp []v1alpha1.ScaleSetRegistration
 	if asked := w.Records.AskedAt(except); answered.Set == nil ||
-		!ledger.MayBeOneAddress(answered.Desired.URL, except) {
+		!journal.MayBeOneAddress(answered.Desired.URL, except) {
 		givenUp = asked[:max(0, len(asked)-mostAsked)]
 	}
-	after := w.Records.Without(func(r ledger.Record) bool {
-		left := !ledger.MayBeOneAddress(r.URL, except) || slices.Contains(givenUp, r.ScaleSetRegistration)
+	after := w.Records.Without(func(r journal.Record) bool {
+		left := !journal.MayBeOneAddress(r.URL, except) || slices.Contains(givenUp, r.ScaleSetRegistration)
 		switch {
 		case r.State == v1alpha1.RegistrationLeaving || !left:
 			return false
 		case r.State != v1alpha1.RegistrationAsked:
-		case answered.Set != nil && ledger.MayBeOneAddress(answered.Desired.URL, r.URL):
+		case answered.Set != nil && journal.MayBeOneAddress(answered.Desired.URL, r.URL):
 			created = answered.Posted
 			if isNamed(r.ScaleSetRegistration, answered.Unsought) {
 				unanswered = append(unanswered, r.ScaleSetRegistration)
@@ -106,8 +106,8 @@ func (c *Controller) leaveAsked(ctx context.Context, w *world, except string) er
 // answered drops what the set has asked for at an address that has answered. The scale sets that the answer says
 // nothing about may be left.
 func (c *Controller) answered(
-	ctx context.Context, w *world, records ledger.Records, address string, unsought []scaleset.Name,
-) ledger.Records {
+	ctx context.Context, w *world, records journal.Records, address string, unsought []scaleset.Name,
+) journal.Records {
 	for _, asked := range records.AskedAt(address) {
 		if isNamed(asked, unsought) {
 			c.recordPerhapsLeft(ctx, w, asked, nil)
@@ -167,7 +167,7 @@ func (c *Controller) deregisterFormer(ctx context.Context, w *world) error {
 		return nil
 	}
 	before := w.Set.DeepCopy()
-	after := w.Records.Without(func(r ledger.Record) bool {
+	after := w.Records.Without(func(r journal.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && slices.Contains(unused, r.ScaleSetRegistration)
 	})
 	after.Vouch(w.Set)
@@ -185,26 +185,26 @@ func (w *world) mayReturnTo(r v1alpha1.ScaleSetRegistration) bool {
 	if w.Registration != nil && w.isPresent(r, *w.Registration) {
 		return true
 	}
-	return ledger.MayBeOneAddress(r.URL, w.Desired.URL) &&
-		(w.Registration == nil || !ledger.SameURL(w.Registration.URL, w.Desired.URL))
+	return journal.MayBeOneAddress(r.URL, w.Desired.URL) &&
+		(w.Registration == nil || !journal.SameURL(w.Registration.URL, w.Desired.URL))
 }
 
 // uses reports whether a runner is registered with a former scale set. Its spec has the address of the time when it was
 // created, under which the scale set may have been known before.
 func (w *world) uses(runner *v1alpha1.EphemeralRunner, former v1alpha1.ScaleSetRegistration) bool {
 	address := runner.Spec.GitHubConfigUrl
-	isPresent := w.Registration != nil && ledger.MayBeOneAddress(address, w.Registration.URL)
+	isPresent := w.Registration != nil && journal.MayBeOneAddress(address, w.Registration.URL)
 	return runner.Spec.RunnerScaleSetID == former.ID &&
-		(ledger.SameURL(address, former.URL) || (!isPresent && ledger.MayLeadToOnePlace(address, former.URL)))
+		(journal.SameURL(address, former.URL) || (!isPresent && journal.MayLeadToOnePlace(address, former.URL)))
 }
 
 // listensTo reports whether the spec of the listener or of the runners still has the registration.
 func (w *world) listensTo(registration v1alpha1.ScaleSetRegistration) bool {
 	listener, runnerSet := w.Listener(), w.RunnerSet()
 	return (listener != nil && listener.Spec.RunnerScaleSetID == registration.ID &&
-		ledger.SameURL(listener.Spec.GitHubConfigUrl, registration.URL)) ||
+		journal.SameURL(listener.Spec.GitHubConfigUrl, registration.URL)) ||
 		(runnerSet != nil && runnerSet.Spec.EphemeralRunnerSpec.RunnerScaleSetID == registration.ID &&
-			ledger.SameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL))
+			journal.SameURL(runnerSet.Spec.EphemeralRunnerSpec.GitHubConfigUrl, registration.URL))
 }
 
 // deleteAll deletes the scale sets by calls in the pool, with retries, and returns the progress. It asks for the pass
@@ -254,7 +254,7 @@ func (c *Controller) abandonDeletion(w *world) {
 
 // listenerAt returns the key of the listener whose credentials may be sent to an address, empty if there is none.
 func (w *world) listenerAt(address string) client.ObjectKey {
-	if live := w.Listener(); live != nil && ledger.SameServer(live.Spec.GitHubConfigUrl, address) {
+	if live := w.Listener(); live != nil && journal.SameServer(live.Spec.GitHubConfigUrl, address) {
 		return client.ObjectKeyFromObject(live)
 	}
 	return client.ObjectKey{}
@@ -278,4 +278,11 @@ func (c *Controller) recordDeletion(ctx context.Context, w *world, progress scal
 		fmt.Sprintf("Left on GitHub: scale set %s; delete it there. It could not be deleted: %v",
 			strings.Join(names, ", "),
 			progress.Cause)))
+}
+
+// isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only
+// what was just created is a second scale set then.
+func (w *world) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
+	spelledAnew := !w.LastSync.Result.Posted && journal.MayBeOneScaleSet(former, present)
+	return journal.SameScaleSet(former, present) || spelledAnew
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -138,7 +138,7 @@ func TestHopelessDeletionDoesNotEndTheOthers(t *testing.T) {
 		f.github.Sets[address] = map[int]actions.RunnerScaleSet{2: labelled(2, "set", 1, "set")}
 		set := newSet(func(s *v1alpha1.AutoscalingRunnerSet) {
 			s.Finalizers = []string{v1alpha1.FinalizerAutoscalingRunnerSet}
-			ledger.Records(nil).Leave(s, gone, credentials.Reference{GitHubConfigSecret: "former"}, time.Now()).Vouch(s)
+			journal.Records(nil).Leave(s, gone, credentials.Reference{GitHubConfigSecret: "former"}, time.Now()).Vouch(s)
 		})
 		f.create(set)
 		set.Status.Registration = &good

@@ -27,9 +27,9 @@ func TestFailedSearchDoesNotEndTheOtherDeletions(t *testing.T) {
 				f.settle()
 				f.settle()
 				f.github.LoseCreation = false
-				if want := "Leaving set at " + address + " with id 1"; !slices.Contains(f.ledger(), want) ||
-					!slices.Contains(f.ledger(), "Asked set at "+newAddress) {
-					t.Fatalf("ledger %q", f.ledger())
+				if want := "Leaving set at " + address + " with id 1"; !slices.Contains(f.journal(), want) ||
+					!slices.Contains(f.journal(), "Asked set at "+newAddress) {
+					t.Fatalf("journal %q", f.journal())
 				}
 				f.github.refusedSecrets = map[string]string{newAddress: "github"}
 				f.restart()

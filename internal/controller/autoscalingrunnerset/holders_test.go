@@ -16,7 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -48,6 +48,7 @@ func (f *fixture) settleBoth() {
 			controllertest.Reconcile(f, f.controller, key)
 		}
 		controllertest.Elapse(2 * statusInterval)
+		f.finalizeListeners()
 	}
 }
 
@@ -59,7 +60,7 @@ func (f *fixture) sharing() {
 	f.github.NextID = 2
 	registered := v1alpha1.ScaleSetRegistration{URL: address, Group: "Default", Name: setKey.Name, ID: 1}
 	for _, set := range []*v1alpha1.AutoscalingRunnerSet{newSet(), newTwin()} {
-		ledger.Register(set, registered)
+		journal.Register(set, registered)
 		f.create(set)
 		set.Status.Registration = &registered
 		f.updateStatus(set)

@@ -161,6 +161,17 @@ func TestListenerKeepsItsName(t *testing.T) {
 	}
 }
 
+// Nobody but the finalizer says of a listener that it is the manager's own if its set is deleted before a cache shows it.
+func TestListenerHasItsFinalizerFromItsCreation(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.create(newSet())
+		f.settle()
+		if got := f.listeners()[0].Finalizers; !slices.Equal(got, []string{v1alpha1.FinalizerAutoscalingListener}) {
+			t.Errorf("finalizers %v", got)
+		}
+	})
+}
+
 // Of two that were served one goes, as after ARC gave one a new name. One that somebody else has labelled as the set's
 // is neither used nor deleted.
 func TestOtherListenersWithTheSetsLabels(t *testing.T) {
@@ -168,6 +179,7 @@ func TestOtherListenersWithTheSetsLabels(t *testing.T) {
 		handmade := listenerNamed("handmade", setNamespace)
 		handmade.Finalizers, handmade.CreationTimestamp = nil, metav1.Now()
 		former := listenerNamed("former", setNamespace)
+		f.holds = true
 		f.create(newSet(), former, listenerNamed(kube.ARCListenerName(newSet()), setNamespace), handmade)
 		f.settle()
 		f.wantUnchanged(handmade)

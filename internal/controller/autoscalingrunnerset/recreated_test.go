@@ -49,7 +49,7 @@ func TestRecreatedSetDoesNotInheritWhatGitHubAnsweredToTheFormerOne(t *testing.T
 	})
 }
 
-// Its finalizer, its ledger, the pace of its status, its counts and its Events start over, too.
+// Its finalizer, its journal, the pace of its status, its counts and its Events start over, too.
 func TestRecreatedSetStartsWithoutTheFormersMemory(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
@@ -72,7 +72,7 @@ func TestRecreatedSetStartsWithoutTheFormersMemory(t *testing.T) {
 			t.Errorf("calls %q, want GitHub to be asked for its scale set", calls)
 		}
 		if records := set.Status.Registrations; len(records) != 1 || records[0].State != v1alpha1.RegistrationAsked {
-			t.Errorf("ledger %+v, want that it is asked for", records)
+			t.Errorf("journal %+v, want that it is asked for", records)
 		}
 		if !slices.Contains(set.Finalizers, v1alpha1.FinalizerAutoscalingRunnerSet) ||
 			set.Status.ObservedGeneration != set.Generation || len(set.Status.Conditions) == 0 {

@@ -8,13 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/conditions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -28,12 +26,6 @@ const (
 	checkInterval = 5 * time.Minute
 	// recheckInterval is the pause between checks while the listener keeps reporting that the scale set is gone.
 	recheckInterval = 5 * time.Second
-	// Every holderInterval a set looks whether another still holds the scale set that it wants: nothing else brings a
-	// pass when that set is gone.
-	holderInterval = 10 * time.Second
-	// For the first firstAnswers of a manager, a set that was told that another has its scale set doesn't take it, if it
-	// isn't recorded who has: releases before 0.1 recorded nothing, and whoever had it is asking GitHub, too.
-	firstAnswers = 2 * time.Minute
 	// While GitHub refuses them, credentials are read every refusedRereadInterval, because somebody may be about to
 	// replace them. The listener's controller has the same interval, and they share the read.
 	refusedRereadInterval = 15 * time.Second
@@ -92,7 +84,7 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 		return nil // what is found there may be gone a moment later; the end of that call brings the next pass
 	}
 	last, known := c.syncs.Last(w.Key)
-	if wait := due(w, last, known); wait > 0 {
+	if wait := untilDue(w, last, known); wait > 0 {
 		w.Requeue.After(wait)
 		return nil
 	}
@@ -118,24 +110,19 @@ func (c *Controller) syncWhenDue(ctx context.Context, w *world) error {
 	return nil
 }
 
-// recordAsked writes to the ledger that GitHub may be asked to create a scale set, before it is asked: a manager that
+// recordAsked writes to the journal that GitHub may be asked to create a scale set, before it is asked: a manager that
 // is killed meanwhile has to find it, or say that it may be left. At an address that the set is new to, GitHub is asked
 // in one go whether it has the scale set and, if not, to create it; otherwise that it isn't there is found out first,
 // so that no check writes anything.
 func (c *Controller) recordAsked(ctx context.Context, w *world, wanted v1alpha1.ScaleSetRegistration) error {
 	before := w.Set.DeepCopy()
 	w.Records = w.Records.Ask(w.Set, wanted, w.Now)
-	w.Set.Status.Registrations = w.Ledger()
+	w.Set.Status.Registrations = w.Journal()
 	if _, err := kube.PatchStatus(ctx, c.options.Client, w.Set, before); err != nil {
 		return fmt.Errorf("record which scale set GitHub is asked for: %w", err)
 	}
-	w.rememberLedger(w.Set)
+	w.rememberJournal(w.Set)
 	return nil
-}
-
-// rememberLedger remembers what was written, for a pass that the cache does not show it yet.
-func (w *world) rememberLedger(written *v1alpha1.AutoscalingRunnerSet) {
-	w.Memory.records, w.Memory.recordedAs = w.Records, written.ResourceVersion
 }
 
 // namesOf returns the names of scale sets.
@@ -150,11 +137,11 @@ func namesOf(registrations []v1alpha1.ScaleSetRegistration) (names []scaleset.Na
 // been deleted.
 func (w *world) hasReturned() bool {
 	return slices.ContainsFunc(w.Records.Leaving(),
-		func(r v1alpha1.ScaleSetRegistration) bool { return ledger.MayBeOneAddress(r.URL, w.Desired.URL) })
+		func(r v1alpha1.ScaleSetRegistration) bool { return journal.MayBeOneAddress(r.URL, w.Desired.URL) })
 }
 
-// due returns the wait until GitHub is asked again, zero or less if it is time.
-func due(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
+// untilDue returns the wait until GitHub is asked again, zero or less if it is time.
+func untilDue(w *world, last pool.Call[scaleset.Result], known bool) time.Duration {
 	answer := last.Result.Set
 	switch {
 	case !known:
@@ -230,21 +217,21 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 	now := *w.LastSync.Result.Registration()
 	before := w.Set.DeepCopy()
 	previous := w.Registration
-	moved := previous != nil && !ledger.SameURL(previous.URL, now.URL)
+	moved := previous != nil && !journal.SameURL(previous.URL, now.URL)
 	renamed := moved && w.isKnownAs(*previous, now)
 	after := w.Records
 	if moved && !renamed {
-		if reference, proven := ledger.ReferenceAt(c.knownReferences(w), previous.URL); proven {
+		if reference, proven := journal.ReferenceAt(c.knownReferences(w), previous.URL); proven {
 			after = after.Leave(w.Set, *previous, reference, w.Now)
 		} else {
 			c.recordUnproven(ctx, w, *previous)
 		}
 	}
-	after = c.answered(ctx, w, after, now.URL, w.LastSync.Result.Unsought).Without(func(r ledger.Record) bool {
+	after = c.answered(ctx, w, after, now.URL, w.LastSync.Result.Unsought).Without(func(r journal.Record) bool {
 		return r.State == v1alpha1.RegistrationLeaving && w.isPresent(r.ScaleSetRegistration, now)
 	})
 	after.Vouch(w.Set)
-	ledger.Register(w.Set, now)
+	journal.Register(w.Set, now)
 	wrote, err := kube.Patch(ctx, c.options.Client, w.Set, before)
 	if err != nil {
 		return fmt.Errorf("record the registration: %w", err)
@@ -263,15 +250,8 @@ func (c *Controller) recordRegistration(ctx context.Context, w *world) error {
 // same id, and that nothing was created, is the best proof there is. If it were treated as a second scale set, the
 // deletion of the first would delete the one in use. If either is a former registration, there are two.
 func (w *world) isKnownAs(before, now v1alpha1.ScaleSetRegistration) bool {
-	return !w.LastSync.Result.Posted && now.ID == before.ID && ledger.MayLeadToOnePlace(before.URL, now.URL) &&
+	return !w.LastSync.Result.Posted && now.ID == before.ID && journal.MayLeadToOnePlace(before.URL, now.URL) &&
 		!w.Records.MayBeLeaving(before) && !w.Records.MayBeLeaving(now)
-}
-
-// isPresent reports whether a former registration is the present one, perhaps in another spelling of its address. Only
-// what was just created is a second scale set then.
-func (w *world) isPresent(former, present v1alpha1.ScaleSetRegistration) bool {
-	spelledAnew := !w.LastSync.Result.Posted && ledger.MayBeOneScaleSet(former, present)
-	return ledger.SameScaleSet(former, present) || spelledAnew
 }
 
 // registrationEvent returns the Event for the change from before to now, nil if nothing changed or it was not this pass
@@ -288,7 +268,7 @@ func registrationEvent(
 				now.Name, now.ID, now.URL, before.URL)))
 	case !wrote:
 		return nil
-	case before == nil || !ledger.SameURL(before.URL, now.URL): // created or found
+	case before == nil || !journal.SameURL(before.URL, now.URL): // created or found
 		return new(report.Normal("ScaleSetRegistered", "Register",
 			fmt.Sprintf("Scale set %q has id %d in runner group %q of %s", now.Name, now.ID, now.Group, now.URL)))
 	case before.ID != now.ID:
@@ -301,28 +281,4 @@ func registrationEvent(
 			fmt.Sprintf("Scale set %d is now called %q in runner group %q", now.ID, now.Name, now.Group)))
 	}
 	return nil
-}
-
-// waits reports whether the set takes nothing that nobody is recorded to hold, for now. If this process has seen who
-// held it, it knows that it was let go.
-func (w *world) waits() bool {
-	stalled := meta.FindStatusCondition(w.Set.Status.Conditions, v1alpha1.ConditionStalled)
-	return stalled != nil && stalled.Reason == v1alpha1.ReasonScaleSetInUse && !w.Memory.sawHolder &&
-		w.Now.Before(w.firstPass.Add(firstAnswers))
-}
-
-// rememberWaiting remembers what GitHub has answered to a set that may not have it. While it is asked again, the last
-// answer counts.
-func (c *Controller) rememberWaiting(w *world) {
-	last, _ := c.syncs.Last(w.Key)
-	held, waits := errors.AsType[*holders.HeldError](last.Err)
-	switch {
-	case w.Cause == nil && last.Running():
-	case w.Cause == nil && waits:
-		c.waiting.Store(w.Key, holders.ScaleSet{
-			URL: last.Result.Desired.URL, Way: last.Result.Way, ID: held.ID, Name: held.Name,
-		})
-	default:
-		c.waiting.Delete(w.Key)
-	}
 }

@@ -14,20 +14,31 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 )
 
-// want sets the demand as the listener does that asks for runners for one job each.
+// want has the listener publish jobs, and the runner set decide that there is to be a runner for each.
 func (f *fixture) want(runners int) {
 	f.Helper()
 	runnerSet := f.runnerSets()[0]
-	runnerSet.Spec.Replicas, runnerSet.Spec.AssignedJobs = runners, runners
+	runnerSet.Spec.AssignedJobs = runners
 	if err := f.client.Update(f.Context(), &runnerSet); err != nil {
 		f.Fatal(err)
 	}
+	f.decide(runners)
+}
+
+// decide has the runner set decide how many runners there are to be.
+func (f *fixture) decide(runners int) {
+	f.Helper()
+	runnerSet := f.runnerSets()[0]
+	runnerSet.Status.Desired = &runners
+	f.updateStatus(&runnerSet)
 }
 
 // A burst has one Event when it begins and one when a minute is over, with the numbers of that moment.
 func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
+		f.want(0)
+		f.settle()
 		f.events()
 		f.want(2)
 		f.settle()
@@ -51,17 +62,24 @@ func TestScalingIsToldWithNumbersOnceAMinute(t *testing.T) {
 	})
 }
 
-// The listener of a set may not know yet that a window has opened, so its sum is not what there is to be.
-func TestDesiredRunnersFollowTheNumbersInForce(t *testing.T) {
+// What the listener asks for and the numbers of the spec are the runner set's to judge; until it has, nothing is said.
+func TestDesiredRunnersAreThoseThatTheRunnerSetHasDecided(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
-		f.events()
 		runnerSet := f.runnerSets()[0]
-		runnerSet.Annotations = map[string]string{v1alpha1.AnnotationListenerSession: "session"}
+		runnerSet.Spec.Replicas = 7
 		if err := f.client.Update(f.Context(), &runnerSet); err != nil {
 			f.Fatal(err)
 		}
-		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners, s.Spec.MaxRunners = new(20), new(30) })
+		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MinRunners, s.Spec.MaxRunners = new(5), new(30) })
+		f.settle()
+		if desired := f.set().Status.DesiredRunners; desired != 0 {
+			t.Errorf("%d desired before the runner set has decided, want 0", desired)
+		}
+		f.decide(0)
+		f.settle()
+		f.events()
+		f.decide(20)
 		f.settle()
 		if told := f.events(); len(told) != 1 ||
 			!strings.Contains(told[0], "ScaledUp From 0 to 20 runners for 0 assigned jobs") {
@@ -77,6 +95,8 @@ func TestEventNamesTheLimit(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.working()
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.MaxRunners = new(4) })
+		f.want(0)
+		f.settle()
 		f.want(1)
 		f.settle()
 		controllertest.Elapse(scalingEventInterval)

@@ -16,6 +16,13 @@ import (
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
+// statusInterval is the shortest time between two writes of a set's status that only move counts. They are a summary of
+// the runner set's, which in a burst change with every runner.
+const statusInterval = 2 * time.Second
+
+// pace limits the writes of a set's status.
+var pace = report.Pace{Figures: statusInterval}
+
 // writeStatus writes the status when its change is due, and publishes the metrics. A new registration is written
 // immediately: otherwise the next pass would treat the former address as the present one, and move another time.
 func (c *Controller) writeStatus(ctx context.Context, w *world) error {
@@ -29,10 +36,10 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	}
 	w.Memory.lostJobs = max(w.Memory.lostJobs, w.LostJobs())
 	after := w.Set.DeepCopy()
-	after.Status = w.Status(c.options.Version)
+	after.Status = w.NextStatus(c.options.Version)
 	after.Status.LostJobs = w.Memory.lostJobs
 	m := w.Memory
-	event, again := m.shown.ShowLimit(w.Key, &w.Findings, after)
+	event, again := m.shown.ShowLimit(w.Key, &w.Findings, &after.Status)
 	if w.RequeueAt(again); event != nil {
 		report.RecordEvent(ctx, c.options.Recorder, w.Set, nil, *event)
 	}
@@ -58,7 +65,7 @@ func (c *Controller) writeStatus(ctx context.Context, w *world) error {
 	if wrote {
 		now := c.options.Clock.Now()
 		m.written = report.Written{At: now, Took: now.Sub(began), Version: after.ResourceVersion}
-		w.rememberLedger(after)
+		w.rememberJournal(after)
 		c.recordTransitions(ctx, w, after)
 	}
 	return client.IgnoreNotFound(err)
@@ -76,7 +83,7 @@ func isTurn(before, after *v1alpha1.AutoscalingRunnerSetStatus) bool {
 func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1alpha1.AutoscalingRunnerSet) {
 	if w.Deleting() {
 		if w.Blocked != "" && !meta.IsStatusConditionTrue(w.Set.Status.Conditions, v1alpha1.ConditionDeletionBlocked) {
-			c.recordFarewell(ctx, w, report.Warning(v1alpha1.ReasonForeignFinalizers, "Delete", w.Blocked))
+			c.recordFarewell(ctx, w, report.Warning(v1alpha1.ReasonForeignFinalizers, actionDelete, w.Blocked))
 		}
 		return
 	}
@@ -91,20 +98,14 @@ func (c *Controller) recordTransitions(ctx context.Context, w *world, after *v1a
 // kept for an hour, so there are at most 60 per set, however its jobs come and go.
 const scalingEventInterval = time.Minute
 
-// scaling is a set's size as last recorded: by an Event at recordedAt, or, without an Event, as the manager found it
-// when it started.
-type scaling struct {
-	runners    int
-	recordedAt time.Time
-}
-
 // recordScaling records an Event if the number of runners that there are to be has changed.
 func (c *Controller) recordScaling(ctx context.Context, w *world) {
 	runnerSet := w.RunnerSet()
-	if runnerSet == nil || w.Deleting() {
+	decided := w.DesiredRunners()
+	if decided == nil || w.Deleting() {
 		return
 	}
-	last, desired := w.Memory.size, w.DesiredRunners()
+	last, desired := w.Memory.size, *decided
 	if last == nil {
 		// The previous manager recorded the Event about what this one finds when it starts.
 		w.Memory.size = &scaling{runners: desired}

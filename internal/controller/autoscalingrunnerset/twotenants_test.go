@@ -15,7 +15,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/credentials"
@@ -135,7 +135,7 @@ func (h *history) attack() {
 			s.Spec.GitHubServerTLS = &v1alpha1.TLSConfig{}
 		}
 		if h.IntN(2) == 0 {
-			ledger.Register(s, registration)
+			journal.Register(s, registration)
 		}
 		s.Generation++
 	}

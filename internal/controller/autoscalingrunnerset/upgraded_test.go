@@ -30,8 +30,8 @@ func listedAsFormer(address string, noProxy ...string) string {
 	return string(text)
 }
 
-// TestLedgerOfAnEarlierReleaseIsWrittenOnce: its records have no time.
-func TestLedgerOfAnEarlierReleaseIsWrittenOnce(t *testing.T) {
+// TestJournalOfAnEarlierReleaseIsWrittenOnce: its records have no time.
+func TestJournalOfAnEarlierReleaseIsWrittenOnce(t *testing.T) {
 	for name, deleted := range map[string]bool{"GitHub is away": false, "deleted, with busy runners": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(f *fixture) {
@@ -51,22 +51,22 @@ func TestLedgerOfAnEarlierReleaseIsWrittenOnce(t *testing.T) {
 				}
 				f.settle()
 				f.settle()
-				f.wantLedger("Current set at "+address+" with id 2", "Leaving set at "+newAddress+" with id 1")
+				f.wantJournal("Current set at "+address+" with id 2", "Leaving set at "+newAddress+" with id 1")
 				before := f.set().Status.Registrations
 				for range 5 {
 					f.reconcile()
 					controllertest.Elapse(5 * time.Second)
 				}
 				if diff := cmp.Diff(before, f.set().Status.Registrations); diff != "" {
-					t.Errorf("the ledger was written again (-before +after):\n%s", diff)
+					t.Errorf("the journal was written again (-before +after):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// TestNamesThatWereOnlyWantedFillNoLedger: what GitHub is asked to create has to be in it.
-func TestNamesThatWereOnlyWantedFillNoLedger(t *testing.T) {
+// TestNamesThatWereOnlyWantedFillNoJournal: what GitHub is asked to create has to be in it.
+func TestNamesThatWereOnlyWantedFillNoJournal(t *testing.T) {
 	inBubble(t, func(f *fixture) {
 		f.change = func(o *autoscalingrunnerset.Options) { o.Connections = recordedFirst{f.github, f} }
 		f.restart()
@@ -77,11 +77,11 @@ func TestNamesThatWereOnlyWantedFillNoLedger(t *testing.T) {
 			f.reconcile()
 			f.reconcile()
 		}
-		f.wantLedger(fmt.Sprintf("Wanted name-%d at %s", v1alpha1.MaxRegistrationRecords+1, address))
+		f.wantJournal(fmt.Sprintf("Wanted name-%d at %s", v1alpha1.MaxRegistrationRecords+1, address))
 		f.github.Fail(nil)
 		f.edit(func(s *v1alpha1.AutoscalingRunnerSet) { s.Spec.RunnerScaleSetName = "last" })
 		f.settle()
-		f.wantLedger("Current last at " + address + " with id 1")
+		f.wantJournal("Current last at " + address + " with id 1")
 	})
 }
 
@@ -95,7 +95,7 @@ func TestAnEarlierReleaseHasDeletedWhatTheStatusSaysIsLeaving(t *testing.T) {
 				runner := f.busy()
 				f.move(newAddress)
 				f.settle()
-				f.wantLedger("Current set at "+newAddress+" with id 2", "Leaving set at "+address+" with id 1")
+				f.wantJournal("Current set at "+newAddress+" with id 2", "Leaving set at "+address+" with id 1")
 				if err := f.client.Delete(t.Context(), runner); err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestAnEarlierReleaseHasDeletedWhatTheStatusSaysIsLeaving(t *testing.T) {
 				if _, isThere := f.github.Sets[address][1]; isThere != earlier {
 					t.Errorf("scale set 1 is on GitHub: %t, want %t", isThere, earlier)
 				}
-				f.wantLedger("Current set at " + newAddress + " with id 2")
+				f.wantJournal("Current set at " + newAddress + " with id 2")
 			})
 		})
 	}

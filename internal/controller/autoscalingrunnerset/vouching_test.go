@@ -20,7 +20,7 @@ func (f *fixture) failingOnce() *bool {
 	f.intercept.Patch = func(
 		ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption,
 	) error {
-		if _, is := o.(*v1alpha1.AutoscalingRunnerSet); is && failing {
+		if _, ok := o.(*v1alpha1.AutoscalingRunnerSet); ok && failing {
 			failing = false
 			return errors.New("etcd is away")
 		}
@@ -67,7 +67,7 @@ func TestAPatchThatFailsLosesNoScaleSet(t *testing.T) {
 				told := strings.Contains(strings.Join(f.events(), "\n"),
 					`Perhaps left on GitHub: scale set "set" at `+newAddress)
 				if left := len(f.github.Sets[newAddress]) > 0; left != killed || told != killed {
-					t.Errorf("ledger %q, left on GitHub %t, told %t, want %t", f.ledger(), left, told, killed)
+					t.Errorf("journal %q, left on GitHub %t, told %t, want %t", f.journal(), left, told, killed)
 				}
 			})
 		})

@@ -45,6 +45,7 @@ func TestMoveToAnotherNamespaceKeepsTheQueue(t *testing.T) {
 				controllertest.Reconcile(f, f.controller, moved)
 				controllertest.Reconcile(f, f.controller, setKey)
 				controllertest.Elapse(2 * statusInterval)
+				f.finalizeListeners()
 			}
 			set := &v1alpha1.AutoscalingRunnerSet{}
 			controllertest.Read(f, f.client, moved, set)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
+	"github.com/harrier-ci/harrier/internal/volumesnapshots"
 )
 
 // NewKubernetes begins a fake API server. With each write, one goes through its whole scheme, so it has the kinds of
@@ -32,6 +34,10 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 		}
 		known.AddKnownTypeWithName(kind, reflect.New(goType).Interface().(runtime.Object))
 	}
+	// a kind without a Go type, which a cluster may lack
+	snapshot := volumesnapshots.Kind
+	known.AddKnownTypeWithName(snapshot, &unstructured.Unstructured{})
+	known.AddKnownTypeWithName(snapshot.GroupVersion().WithKind(snapshot.Kind+"List"), &unstructured.UnstructuredList{})
 	return known
 })
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
-	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // jobByGitHub is the condition that remembers a job known only from GitHub's refusal to remove the registration.
@@ -91,6 +88,9 @@ func (c *Controller) recordedVersion(w *world) string {
 func (c *Controller) deleteRunner(ctx context.Context, w *world, d rules.Decision) error {
 	if w.Memory.runnerDeleted {
 		return nil
+	}
+	if failure := w.Memory.jobHooks.TakeFailure(w.EphemeralRunner); failure != "" {
+		c.record(ctx, w, report.Warning(v1alpha1.ReasonJobHooksFailed, actionRun, failure))
 	}
 	if w.podStays() {
 		var err error
@@ -183,22 +183,11 @@ func (c *Controller) retry(ctx context.Context, w *world, d rules.Decision) erro
 // tell later, and claims in which nothing has run are passed on.
 func (c *Controller) noteStart(w *world, d rules.Decision) {
 	switch {
-	case !claims.Named(w.EphemeralRunner):
+	case !volumeclaims.Named(w.Spec.VolumeClaims):
 	case !w.Memory.claims.MayHaveRun(w.use()):
 		c.setConditions(w, report.False(v1alpha1.ConditionPodStarted, d.Reason, d.Message))
 	case meta.IsStatusConditionFalse(w.Status.Conditions, v1alpha1.ConditionPodStarted):
 		c.setConditions(w, report.True(v1alpha1.ConditionPodStarted, "Running", "the runner container may have started"))
-	}
-}
-
-// use returns what is known of the use of the runner's claims.
-func (w *world) use() claims.Facts {
-	m, made := w.Memory, w.launched
-	unseen := w.pod == nil && !m.hadPod(&w.Status)
-	return claims.Facts{
-		Status:    &w.Status,
-		Hinted:    m.busy || (unseen && made.Known && (made.Failure == nil || made.Failure.Kind == rules.Away)),
-		Inherited: w.pod == nil && m.mayBeLaunched(w.EphemeralRunner),
 	}
 }
 
@@ -222,96 +211,4 @@ func attemptEnded(d rules.Decision, status *v1alpha1.EphemeralRunnerStatus) repo
 	}
 	return report.Warning(d.Reason, actionRun,
 		fmt.Sprintf("attempt %d of %d failed: %s", len(status.Failures), len(rules.RetryBackoff)+1, d.Message))
-}
-
-// deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or
-// whose node does not answer, is deleted without a grace period. The caller's options come after its own.
-func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.DeleteOption) error {
-	if w.pod == nil || w.Memory.pod.passedOver() {
-		return nil
-	}
-	options := []client.DeleteOption{kube.UIDPrecondition(w.pod)}
-	hangs := podstatus.Stuck(w.pod, w.Memory.apiServerTime(w.pod, w.Now))
-	over := podstatus.IsFinished(w.pod)
-	if !w.podStays() && !hangs {
-		return nil
-	}
-	if over || hangs {
-		options = append(options, client.GracePeriodSeconds(0))
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.pod.Namespace, Name: w.pod.Name}}
-	err := c.options.Client.Delete(ctx, pod, append(options, more...)...)
-	w.Memory.pod.left = apierrors.IsForbidden(err) && !w.DeletionTimestamp.IsZero()
-	if err == nil {
-		w.Memory.pod.deleted = true
-		w.Memory.pod.removed = (over || hangs) && len(w.pod.Finalizers) == 0
-	}
-	return launch.DeletionFailure(w.EphemeralRunner, "delete pod", err)
-}
-
-// deregister asks GitHub to remove the runner's registration.
-func (c *Controller) deregister(w *world) {
-	certain := w.Memory.pod.uid != "" || w.Memory.launch.WasAsked()
-	c.launcher.Deregister(w.EphemeralRunner, w.Memory.runnerID, certain, &w.Memory.launch)
-}
-
-// deleteSecret deletes the runner's Secret a single time.
-func (c *Controller) deleteSecret(ctx context.Context, w *world) error {
-	if w.Memory.secretDeleted {
-		return nil
-	}
-	err := c.launcher.DeleteSecret(ctx, w.EphemeralRunner, &w.Memory.launch)
-	w.Memory.secretDeleted = err == nil
-	return err
-}
-
-// deleteHooked deletes the objects that container hooks created for the runner's job, after the runner container has
-// ended.
-func (c *Controller) deleteHooked(ctx context.Context, w *world) error {
-	if !w.outcome.Over() && w.outcome.Phase != podstatus.Missing && !w.Memory.pod.passedOver() {
-		return nil
-	}
-	exited := w.Memory.Attempt.Ending == podstatus.Succeeded || w.Status.Phase == v1alpha1.EphemeralRunnerPhaseSucceeded
-	return c.remains.DeleteHooked(ctx, w.EphemeralRunner, exited, &w.Memory.hooked)
-}
-
-// deleteChildren deletes the pod, the Secret, and what container hooks created. With onlyUnbound, a pod that has
-// changed since the cache showed it is left, with its Secret: the watch will show what has become of it.
-func (c *Controller) deleteChildren(ctx context.Context, w *world, onlyUnbound bool) error {
-	var options []client.DeleteOption
-	if onlyUnbound {
-		options = append(options, kube.UnchangedPrecondition(w.pod))
-	}
-	err := c.deletePod(ctx, w, options...)
-	if onlyUnbound && !w.Memory.pod.deleted && !w.Memory.pod.left {
-		return err
-	}
-	return errors.Join(err, c.deleteSecret(ctx, w), c.deleteHooked(ctx, w))
-}
-
-// removeFinalizers removes the finalizers a single time, after the claims that must not be passed on are deleted, and
-// records an Event if something is left on GitHub.
-func (c *Controller) removeFinalizers(ctx context.Context, w *world, leftBehind string) error {
-	if w.Memory.finalizersRemoved {
-		return nil
-	}
-	if settled, err := c.settleClaims(ctx, w); err != nil || !settled {
-		return err
-	}
-	err := kube.RemoveFinalizersAndManagedFields(ctx, c.options.Client, w.EphemeralRunner,
-		v1alpha1.FinalizerEphemeralRunner, v1alpha1.FinalizerRunnerRegistration)
-	if err != nil {
-		return err
-	}
-	w.Memory.finalizersRemoved = true
-	if leftBehind != "" {
-		c.record(ctx, w, report.Warning("RegistrationLeft", actionDelete,
-			"the registration is left on GitHub, which removes it after a day: "+leftBehind))
-	}
-	return nil
-}
-
-// verdict returns what the runner's set has found out about its registration.
-func (c *Controller) verdict(w *world) registrations.Answer {
-	return c.options.Verdicts.Of(registrations.Registration{Runner: w.UID, ID: w.Memory.runnerID})
 }

@@ -2,6 +2,7 @@ package ephemeralrunner_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
+	"github.com/harrier-ci/harrier/internal/volumesnapshots"
 )
 
 const cacheClaim = "set-cache-bcdfg"
@@ -72,7 +74,7 @@ func TestARunnerStaysWhileItsSpoiledClaimMayNotBeDeleted(t *testing.T) {
 		f.cache.Client = interceptor.NewClient(f.api, interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, object client.Object,
 				options ...client.DeleteOption) error {
-				if _, is := object.(*corev1.PersistentVolumeClaim); is && forbidden {
+				if _, ok := object.(*corev1.PersistentVolumeClaim); ok && forbidden {
 					return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), object.GetName(), nil)
 				}
 				return c.Delete(ctx, object, options...)
@@ -122,6 +124,57 @@ func TestAClaimWaitsForItsJobsResult(t *testing.T) {
 				t.Errorf("result %q: the claim is kept: %t", result, f.claim() != nil)
 			}
 		}, away)
+	}
+}
+
+// A set that takes no jobs has no session: its claims wait for the report that the next one brings, without an end, and
+// without a request.
+func TestADrainedSetKeepsItsClaimsForTheNextSession(t *testing.T) {
+	withClaim(t, func(f *fixture) {
+		f.endJob("")
+		f.elapseMinutes(60)
+		runner := f.runner()
+		if runner == nil || f.claim() == nil {
+			t.Fatal("the runner or its claim is gone before the report")
+		}
+		if !runner.Status.Done() {
+			t.Errorf("phase %s: its set is never drained", runner.Status.Phase)
+		}
+		runner.Status.JobResult = "succeeded"
+		if err := f.api.Status().Update(t.Context(), runner); err != nil {
+			t.Fatal(err)
+		}
+		f.settle()
+		f.wantGone()
+		if f.claim() == nil {
+			t.Error("the claim of a job that has succeeded is gone")
+		}
+	}, func(set *v1alpha1.AutoscalingRunnerSet) {
+		set.Annotations = map[string]string{v1alpha1.AnnotationDrained: v1alpha1.DrainedValue}
+	})
+}
+
+// The hook of feedback.jobLog says at a job's end how full its volume is. A full one goes before its runner does.
+func TestAFullClaimGoesWithTheJobThatFilledIt(t *testing.T) {
+	for percent, kept := range map[int]bool{91: false, 90: true} {
+		withClaim(t, func(f *fixture) {
+			f.started()
+			runner := f.runner()
+			runner.Status.JobID, runner.Status.JobResult = "job", "succeeded"
+			if err := f.api.Status().Update(t.Context(), runner); err != nil {
+				t.Fatal(err)
+			}
+			f.setPod(func(pod *corev1.Pod) {
+				exits(0)(pod)
+				pod.Status.ContainerStatuses[0].State.Terminated.Message = fmt.Sprintf(
+					"{\"usage\":1}\n{\"volume\":1,\"name\":\"cache\",\"bytes\":100,\"usedBytes\":%d}\n", percent)
+			})
+			f.settle()
+			f.wantGone()
+			if (f.claim() != nil) != kept {
+				t.Errorf("%d %% of it is used: the claim is kept: %t", percent, f.claim() != nil)
+			}
+		}, func(set *v1alpha1.AutoscalingRunnerSet) { set.Spec.VolumeClaimPool.MaxUsedPercent = new(90) })
 	}
 }
 
@@ -207,4 +260,53 @@ func TestARunnerThatCantHaveItsClaimGivesWay(t *testing.T) {
 			t.Error("the claim is the set's")
 		}
 	})
+}
+
+// In mode Snapshot a claim says after a trusted job that a snapshot may be made of it; after others it goes.
+func TestAClaimIsCommittedAfterATrustedJob(t *testing.T) {
+	for name, test := range map[string]struct {
+		event, result string
+		committed     bool
+	}{
+		"a push that succeeded": {"push", "succeeded", true},
+		"a schedule":            {"schedule", "succeeded", true},
+		"a push that failed":    {"push", "failed", false},
+		"a pull request":        {"pull_request", "succeeded", false},
+		"an unknown event":      {"", "succeeded", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withClaim(t, func(f *fixture) {
+				f.started()
+				runner := f.runner()
+				runner.Status.JobID, runner.Status.JobRepositoryName = "job", "acme/app"
+				runner.Status.Event, runner.Status.JobResult = test.event, test.result
+				if err := f.api.Status().Update(f.Context(), runner); err != nil {
+					t.Fatal(err)
+				}
+				f.setPod(exits(0))
+				f.settle()
+				if f.runner() != nil { // else it is gone by itself, after its job
+					f.delete()
+				}
+				f.settle()
+				f.elapse(10 * time.Minute) // an unknown event is waited for
+				f.settle()
+				f.wantGone()
+				claim := f.claim()
+				if claim == nil {
+					if test.committed {
+						t.Error("the claim is gone")
+					}
+					return
+				}
+				commit, is := volumesnapshots.ParseCommit(claim.Annotations[v1alpha1.AnnotationVolumeClaimCommit])
+				if is != test.committed || (is && (commit.Job.Event != test.event || commit.Job.Repository != "acme/app" ||
+					len(commit.Templates) != 1)) {
+					t.Errorf("the claim says %+v", claim.Annotations)
+				}
+			}, func(set *v1alpha1.AutoscalingRunnerSet) {
+				set.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Mode: v1alpha1.SnapshotClaims}
+			})
+		})
+	}
 }

@@ -3,79 +3,24 @@ package ephemeralrunner
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
-	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
 	"github.com/harrier-ci/harrier/internal/setmetrics"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
-
-// GitHub is the part of the Actions service that this controller uses.
-type GitHub = launch.GitHub
-
-// Options has all that the controller needs from outside.
-type Options struct {
-	// Client reads from the manager's cache, except Secrets, and writes to the API server.
-	Client client.Client
-	// Reader reads from the API server. It is used for the objects of container hooks, of which the cache holds only some
-	// pods, and wherever a stale cache would cost a job.
-	Reader client.Reader
-	// GitHub returns the client for a scale set's credentials.
-	GitHub func(context.Context, credentials.Reference) (GitHub, error)
-	// Pool runs the calls to GitHub, and the creation of Secret and Pod that follows a registration.
-	Pool *pool.Pool
-	// Verdicts has what the runners' sets have found out about them.
-	Verdicts *registrations.Verdicts
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
-	// Workers is the number of runners reconciled at the same time. No pass waits for GitHub, so a few are enough.
-	Workers int
-	// Version is the manager's version. Every runner sends it to GitHub as part of its user agent.
-	Version string
-	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations
-	// that keep node autoscalers away while the job runs.
-	JobMetadata, JobProtection bool
-	// Admit reports whether a runner set of origin has room for one of its runners, which then counts. It may be nil.
-	Admit func(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool
-	// Hold reports whether a runner may mount the claims that it names, which it then has alone. It may be nil.
-	Hold func(*v1alpha1.EphemeralRunner) bool
-}
-
-// Controller reconciles EphemeralRunners.
-type Controller struct {
-	options    Options
-	reconciler *reconcile.Reconciler[*v1alpha1.EphemeralRunner, memory, *world]
-	launcher   *launch.Launcher
-	marker     *mark.Marker
-	reports    *mark.Gate
-	remains    *remains.Remover
-	waker      reconcile.Waker
-
-	mu sync.Mutex
-	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
-	// continues before it is set, so passes read it without the lock.
-	beganAt time.Time
-}
 
 // NewController returns a controller that does nothing until SetupWithManager has registered it.
 func NewController(options Options) *Controller {
@@ -114,20 +59,9 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-func deleting(w *world) bool   { return !w.DeletionTimestamp.IsZero() }
-func behind(w *world) bool     { return w.Memory.isBehind(w.EphemeralRunner) }
 func setUnknown(w *world) bool { return w.setErr != nil }
 func abandoned(w *world) bool  { return w.set == nil }
 func done(w *world) bool       { return w.Status.Done() }
-
-// A runner is reconciled again after staleInterval if the cache shows an older status than the one last written, in
-// case the watch never delivers it.
-const staleInterval = 2 * time.Second
-
-func waitForCache(_ context.Context, w *world) error {
-	w.Requeue.After(staleInterval)
-	return nil
-}
 
 func failUnknown(_ context.Context, w *world) error { return w.setErr }
 
@@ -192,36 +126,6 @@ func (w *world) podLostAt() time.Time {
 	return time.Time{}
 }
 
-// begin remembers, in the first pass, when this manager took over and which runners existed by then. Another manager
-// may have registered these, even if the API server's clock dates them later than ours dates the takeover.
-func (c *Controller) begin(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.beganAt.IsZero() {
-		return nil
-	}
-	var existing v1alpha1.EphemeralRunnerList
-	if err := c.options.Client.List(ctx, &existing, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list EphemeralRunners: %w", err)
-	}
-	for i := range existing.Items {
-		c.reconciler.MemoryOf(&existing.Items[i]).inherited = true
-	}
-	c.beganAt = c.options.Clock.Now()
-	return nil
-}
-
-// remember returns the memory of a runner that is new here. While it waits for a pod, its status may have the id of an
-// earlier registration, and nobody knows whether a JIT config left by another manager was used: it registers again.
-func remember(runner *v1alpha1.EphemeralRunner) *memory {
-	m := &memory{waited: runner.Status.HadJob(), scaleSet: kube.ScaleSetOf(runner)}
-	setmetrics.Hold(m.scaleSet)
-	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
-		m.runnerID = runner.Status.RunnerID
-	}
-	return m
-}
-
 // forget ends what is under way for a runner that is gone.
 func (c *Controller) forget(_ types.NamespacedName, m *memory) {
 	m.launch.Abandon()
@@ -240,8 +144,8 @@ func (c *Controller) live(ctx context.Context, w *world) error {
 		}
 	}
 	o := c.plannable(w)
-	if len(w.Spec.VolumeClaims) > 0 && claims.Named(w.EphemeralRunner) {
-		set, err := c.claimedSet(ctx, w)
+	if len(w.Spec.VolumeClaims) > 0 && volumeclaims.Named(w.Spec.VolumeClaims) {
+		set, err := c.originOf(ctx, w)
 		if err != nil {
 			return err
 		}
@@ -343,9 +247,9 @@ func (c *Controller) launchCounted(ctx context.Context, w *world) error {
 	why := errSetOwnerless
 	if origin != nil {
 		switch {
-		case c.options.Admit != nil && !c.options.Admit(origin, w.set, w.Key):
+		case c.options.Gate != nil && !c.options.Gate.Admit(origin, w.set, w.Key):
 			why = errNoRoom
-		case len(w.Spec.VolumeClaims) > 0 && c.options.Hold != nil && !c.options.Hold(w.EphemeralRunner):
+		case len(w.Spec.VolumeClaims) > 0 && c.options.Gate != nil && !c.options.Gate.Hold(w.EphemeralRunner):
 			why = errClaimsHeld
 		default:
 			// No copy of the runner: a pass that launches writes no status.
@@ -367,30 +271,13 @@ func (c *Controller) isCounted(ctx context.Context, runner *v1alpha1.EphemeralRu
 	return origin != nil, err
 }
 
-// runnerSet returns the set that controls a runner, nil if no living set does. A set that the cache lacks may just be
-// late, so the API server is asked before a runner is called abandoned.
-func (c *Controller) runnerSet(
-	ctx context.Context, runner *v1alpha1.EphemeralRunner,
-) (*v1alpha1.EphemeralRunnerSet, error) {
-	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
-		set := &v1alpha1.EphemeralRunnerSet{}
-		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set,
-			client.UnsafeDisableDeepCopy); err != nil || found {
-			return set, err
-		}
+// remember returns the memory of a runner that is new here. While it waits for a pod, its status may have the id of an
+// earlier registration, and nobody knows whether a JIT config left by another manager was used: it registers again.
+func remember(runner *v1alpha1.EphemeralRunner) *memory {
+	m := &memory{waited: runner.Status.HadJob(), scaleSet: kube.ScaleSetOf(runner)}
+	setmetrics.Hold(m.scaleSet)
+	if runner.Status.Done() || runner.Status.Phase == v1alpha1.EphemeralRunnerPhaseRunning {
+		m.runnerID = runner.Status.RunnerID
 	}
-	return nil, nil
-}
-
-// origin returns the AutoscalingRunnerSet that a set belongs to, nil if it belongs to no living one.
-func (c *Controller) origin(
-	ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
-) (*v1alpha1.AutoscalingRunnerSet, error) {
-	origin := &v1alpha1.AutoscalingRunnerSet{}
-	shared := client.UnsafeDisableDeepCopy
-	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, shared)
-	if err != nil || !found {
-		return nil, err
-	}
-	return origin, nil
+	return m
 }

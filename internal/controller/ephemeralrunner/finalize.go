@@ -2,7 +2,6 @@ package ephemeralrunner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,58 +11,60 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/jobreports"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 	"github.com/harrier-ci/harrier/internal/registrations"
-	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 // A runner that is being deleted waits for countedTimeout until its set has counted its lost job. The set needs a
 // second.
 const countedTimeout = 30 * time.Second
 
-// finalize does what a runner that is being deleted still needs.
+// finalize does what a runner that is being deleted still needs. Whatever of that fails, the rest is done, but for its
+// release.
 func (c *Controller) finalize(ctx context.Context, w *world) error {
 	if w.Memory.finalizersRemoved || w.Memory.mayVanish {
 		return nil
 	}
 	c.rememberBusy(w)
-	o := c.leaving(w)
-	f := rules.PlanFinalization(o)
-	w.RequeueAt(f.RequeueAt)
-	w.Memory.Forced = w.Memory.Forced || f.Forced
-	var errs []error
-	c.reportUnanswered(ctx, w, o)
-	if f.Deregister {
+	w.leaving = c.leaving(w)
+	w.needs = rules.PlanFinalization(w.leaving)
+	w.RequeueAt(w.needs.RequeueAt)
+	w.Memory.Forced = w.Memory.Forced || w.needs.Forced
+	return reconcile.InOrder(
+		reconcile.Each(c.reportUnanswered, c.askForRemoval, c.reportDraining, c.reportKept, c.deleteRest, c.settleLoss, c.awaitReport),
+		c.release,
+	)(ctx, w)
+}
+
+// askForRemoval asks GitHub to remove the registration, if that is due.
+func (c *Controller) askForRemoval(_ context.Context, w *world) error {
+	if w.needs.Deregister {
 		c.deregister(w)
 	}
-	if f.ReportDraining {
-		errs = append(errs, c.reportDraining(ctx, w))
+	return nil
+}
+
+// deleteRest deletes what the runner has in the cluster, if it may go.
+func (c *Controller) deleteRest(ctx context.Context, w *world) error {
+	if !w.needs.DeleteChildren {
+		return nil
 	}
-	if f.ReportKept {
-		errs = append(errs, c.reportKept(ctx, w, o.Pod))
+	return c.deleteChildren(ctx, w, w.needs.OnlyUnbound)
+}
+
+// release removes the finalizers when nothing keeps the runner any more.
+func (c *Controller) release(ctx context.Context, w *world) error {
+	if !w.needs.RemoveFinalizers || !w.lossSettled || w.reportDelayed {
+		return nil
 	}
-	if f.DeleteChildren {
-		errs = append(errs, c.deleteChildren(ctx, w, f.OnlyUnbound))
-	}
-	if w.Memory.pod.left && o.Pod.Phase != podstatus.Missing {
-		w.Requeue.After(0)
-		return errors.Join(errs...) // the runner need not wait for a pod that is only collected after it
-	}
-	settled, err := c.settleLoss(ctx, w, o)
-	if err != nil || !settled {
-		return errors.Join(append(errs, err)...)
-	}
-	if f.RemoveFinalizers && errors.Join(errs...) == nil {
-		errs = append(errs, c.removeFinalizers(ctx, w, f.LeftBehind))
-	}
-	return errors.Join(errs...)
+	return c.removeFinalizers(ctx, w, w.needs.LeftBehind)
 }
 
 // leaving returns the facts on which a finalization depends.
@@ -117,10 +118,11 @@ func (c *Controller) rememberBusy(w *world) {
 }
 
 // reportUnanswered records one Event: the deletion waits for GitHub, with the limit of the wait and the last failure.
-func (c *Controller) reportUnanswered(ctx context.Context, w *world, o *rules.Leaving) {
+func (c *Controller) reportUnanswered(ctx context.Context, w *world) error {
+	o := w.leaving
 	failure := o.Removal.Failure
 	if failure == nil || o.Removal.Busy() || w.Memory.unansweredReported {
-		return
+		return nil
 	}
 	w.Memory.unansweredReported = true
 	limit := fmt.Sprintf("for %s at most", o.UnansweredFor())
@@ -133,12 +135,13 @@ func (c *Controller) reportUnanswered(ctx context.Context, w *world, o *rules.Le
 	c.record(ctx, w, report.Warning("RemovalUnanswered", actionDelete, // the cause comes last because it may be long
 		fmt.Sprintf("GitHub is asked to remove the registration, %s; the last attempt failed: %s", limit,
 			failure.Message)))
+	return nil
 }
 
 // reportDraining says a single time, in the status and in an Event, that the deletion waits for a job.
 func (c *Controller) reportDraining(ctx context.Context, w *world) error {
 	reported := meta.IsStatusConditionTrue(w.Status.Conditions, v1alpha1.ConditionDraining)
-	if reported || w.Memory.isBehind(w.EphemeralRunner) {
+	if !w.needs.ReportDraining || reported || w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
@@ -151,35 +154,26 @@ func (c *Controller) reportDraining(ctx context.Context, w *world) error {
 
 // reportKept says a single time, in the status and in an Event, that the runner has ended and who keeps its pod. A
 // final phase that the status already has stays.
-func (c *Controller) reportKept(ctx context.Context, w *world, pod rules.Outcome) error {
-	if w.Memory.isBehind(w.EphemeralRunner) {
+func (c *Controller) reportKept(ctx context.Context, w *world) error {
+	if !w.needs.ReportKept || w.Memory.isBehind(w.EphemeralRunner) {
 		return nil
 	}
 	before := w.EphemeralRunner.DeepCopy()
 	due, finalizers := kube.Termination(w.pod)
-	w.setStays(pod.Phase, v1alpha1.ReasonPodTerminating, kube.WhyTerminating(w.Name, due, finalizers))
+	w.setStays(w.leaving.Pod.Phase, v1alpha1.ReasonPodTerminating, kube.WhyTerminating(w.Name, due, finalizers))
 	return c.patchStatus(ctx, w, before, report.Warning(v1alpha1.ReasonPodTerminating, actionDelete,
 		"the runner has ended and waits for its pod: "+w.Status.Message))
 }
 
-// setStays writes into the status why a runner that has ended stays. If the status has no final phase, it gets one:
-// then the runner's set counts it no longer.
-func (w *world) setStays(ended podstatus.Phase, reason, message string) {
-	status := &w.Status
-	switch {
-	case status.Done():
-	case ended == podstatus.Succeeded:
-		status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
-	default:
-		status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
+// settleLoss writes into the status of a runner that is being deleted what its job was lost to. The runner isn't
+// released while that is not known yet, or while its set has not counted the job: its object is the only record of the
+// loss.
+func (c *Controller) settleLoss(ctx context.Context, w *world) error {
+	o := w.leaving
+	if w.Memory.pod.left && o.Pod.Phase != podstatus.Missing {
+		w.Requeue.After(0)
+		return nil // the runner need not wait for a pod that is only collected after it
 	}
-	status.Ready, status.Reason, status.Message = false, reason, message
-}
-
-// settleLoss writes into the status of a runner that is being deleted what its job was lost to. It returns false while
-// that is not known yet, or while the runner's set has not counted the job: the runner's object is the only record of
-// the loss.
-func (c *Controller) settleLoss(ctx context.Context, w *world, o *rules.Leaving) (settled bool, err error) {
 	lost, due := w.Memory.JobEnd(&w.Status, o.Pod, w.Memory.pod.ending, o.Now).Loss()
 	if w.Memory.abandoned && w.Memory.pod.uid == "" {
 		// a job that its status names ran at another time, or in another cluster
@@ -188,27 +182,47 @@ func (c *Controller) settleLoss(ctx context.Context, w *world, o *rules.Leaving)
 	switch {
 	case !due.IsZero():
 		w.RequeueAt(due)
-		return false, nil
+		return nil
 	case lost.Cause != "" && behind(w):
-		return false, waitForCache(ctx, w)
+		return waitForCache(ctx, w)
 	case lost.Cause != "":
 		before := w.EphemeralRunner.DeepCopy()
 		d := rules.Decision{}.Lose(lost)
 		w.Status.Phase, w.Status.Ready, w.Status.LostCause = v1alpha1.EphemeralRunnerPhaseFailed, false, lost.Cause
 		w.Status.Reason, w.Status.Message = d.Reason, d.Message
 		if err := c.patchStatus(ctx, w, before, runnerFailed(d)); err != nil {
-			return false, err
+			return err
 		}
 	case w.Status.LostCause == "":
-		return true, nil
+		w.lossSettled = true
+		return nil
 	}
 	counted, err := c.lossCounted(ctx, w)
 	kube.SetIfZero(&w.Memory.HeldAt, o.Now)
-	if counted || !o.Now.Before(w.Memory.HeldAt.Add(countedTimeout)) {
-		return true, err
+	if w.lossSettled = counted || !o.Now.Before(w.Memory.HeldAt.Add(countedTimeout)); !w.lossSettled {
+		w.Requeue.After(time.Second)
 	}
-	w.Requeue.After(time.Second)
-	return false, err
+	return err
+}
+
+// awaitReport keeps a runner that may have had a job while a listener that was away when it ended may still bring what
+// GitHub says of it: the runner's object is where that is written, and read by the ledger.
+func (c *Controller) awaitReport(ctx context.Context, w *world) error {
+	exited := w.Memory.Attempt.Ending == podstatus.Succeeded
+	if !w.needs.RemoveFinalizers || !w.lossSettled || !w.Status.Done() || w.Status.JobCompleted() ||
+		w.Status.LostCause != "" || (!w.Status.HadJob() && !exited) {
+		return nil
+	}
+	set, err := c.originOf(ctx, w)
+	if set == nil || err != nil {
+		return err
+	}
+	kube.SetIfZero(&w.Memory.ReportAwaitedAt, w.Now)
+	due, delayed := jobreports.Delayed(set, w.Memory.ReportAwaitedAt, w.Now)
+	if w.reportDelayed = delayed; delayed { // no event of a runner tells that the listener is back
+		w.RequeueAt(kube.EarlierOf(due, w.Now.Add(awaitedInterval)))
+	}
+	return nil
 }
 
 // lossCounted reports whether the runner's set has counted its lost job, or is gone.
@@ -268,93 +282,4 @@ func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 		return "no EphemeralRunnerSet owns it"
 	}
 	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)
-}
-
-const (
-	// A claim that the manager may not delete is tried again every forbiddenInterval.
-	forbiddenInterval = 30 * time.Second
-	// A runner that waits for a report decides every awaitedInterval again whether it still does: the listener may be
-	// back, and no event of a runner tells that. That costs no request.
-	awaitedInterval = 10 * time.Second
-)
-
-// settleClaims deletes the claims of a runner that is about to go, if its job has left something in them that must not
-// be passed on. It returns false while that is not known, or while the manager may not delete them: until the runner is
-// gone nobody else gets the claims.
-func (c *Controller) settleClaims(ctx context.Context, w *world) (settled bool, err error) {
-	if !claims.Named(w.EphemeralRunner) || w.Memory.claims.Settled {
-		return true, nil
-	}
-	set, err := c.claimedSet(ctx, w)
-	if set == nil || err != nil {
-		return err == nil, err // no set that lives has the claims
-	}
-	kube.SetIfZero(&w.Memory.claims.EndedAt, w.Now)
-	runner := &volumeclaims.Runner{
-		Started: w.Memory.claims.MayHaveRun(w.use()), EndedAt: w.Memory.claims.EndedAt,
-		Job: volumeclaims.Job{Event: w.Status.Event, Result: w.Status.JobResult},
-	}
-	verdict, why, due := volumeclaims.Returns(set, runner, w.Now)
-	if verdict == volumeclaims.Awaited {
-		w.RequeueAt(kube.EarlierOf(due, w.Now.Add(awaitedInterval)))
-		return false, c.reportAwaited(ctx, w)
-	}
-	if verdict == volumeclaims.Spoiled {
-		switch err := c.launcher.DiscardClaims(ctx, set, w.EphemeralRunner); {
-		case apierrors.IsForbidden(err):
-			w.RequeueAt(w.Now.Add(forbiddenInterval))
-			return false, c.reportNotDeleted(ctx, w, why, err)
-		case err != nil:
-			return false, err
-		}
-		log.FromContext(ctx).Info("Deleted the runner's claims", "claims", w.Spec.VolumeClaims, "message", why)
-	}
-	w.Memory.claims.Settled = true
-	return true, nil
-}
-
-// reportAwaited says a single time, in the status, that the runner stays because of a report that may still come,
-// unless its set doesn't count it any more. One whose deletion comes next would count as one that has failed by itself.
-func (c *Controller) reportAwaited(ctx context.Context, w *world) error {
-	if w.DeletionTimestamp.IsZero() || w.Status.Done() || w.Memory.isBehind(w.EphemeralRunner) {
-		return nil
-	}
-	before := w.EphemeralRunner.DeepCopy()
-	w.setStays(w.Memory.Attempt.Ending, v1alpha1.ReasonVolumeClaimAwaited, "the runner has ended, and stays until the "+
-		"result of its job is reported, which decides whether its claims are kept; for some minutes at most")
-	return c.patchStatus(ctx, w, before)
-}
-
-// reportNotDeleted says a single time, in the status and in an Event, that the runner stays because of a claim that the
-// manager may not delete.
-func (c *Controller) reportNotDeleted(ctx context.Context, w *world, why string, refusal error) error {
-	if w.Status.Reason == v1alpha1.ReasonVolumeClaimNotDeleted || w.Memory.isBehind(w.EphemeralRunner) {
-		return nil
-	}
-	before := w.EphemeralRunner.DeepCopy()
-	w.setStays(w.Memory.Attempt.Ending, v1alpha1.ReasonVolumeClaimNotDeleted, fmt.Sprintf(
-		"the runner has ended, and stays until its claims are deleted, which no other runner may have: %s. The "+
-			"API server says: %v. The chart of the scale set gives the manager the right while its values have "+
-			"volumeClaimTemplates or volumeClaimPool", why, refusal))
-	return c.patchStatus(ctx, w, before,
-		report.Warning(v1alpha1.ReasonVolumeClaimNotDeleted, actionDelete, w.Status.Message))
-}
-
-// claimedSet returns the AutoscalingRunnerSet to which a runner's claims belong, even if the set is being deleted, nil
-// if there is none.
-func (c *Controller) claimedSet(ctx context.Context, w *world) (*v1alpha1.AutoscalingRunnerSet, error) {
-	owner := metav1.GetControllerOfNoCopy(w)
-	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
-		return nil, nil
-	}
-	runnerSet := &v1alpha1.EphemeralRunnerSet{}
-	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, runnerSet,
-		client.UnsafeDisableDeepCopy)
-	if err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("get EphemeralRunnerSet: %w", err)
-	}
-	return c.origin(ctx, runnerSet)
 }

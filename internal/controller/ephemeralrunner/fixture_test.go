@@ -107,14 +107,21 @@ func (f *fixture) restart() {
 		GitHub: func(context.Context, credentials.Reference) (ephemeralrunner.GitHub, error) {
 			return f.github, f.github.unresolved
 		},
-		Admit: func(
-			_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
-		) bool {
-			return f.admit(set, runner)
-		},
+		Gate: gate{f},
 	}
 	f.controller = ephemeralrunner.NewController(f.options)
 }
+
+// gate admits whom the test admits, and keeps no claims from anybody.
+type gate struct{ *fixture }
+
+func (g gate) Admit(
+	_ *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
+) bool {
+	return g.admit(set, runner)
+}
+
+func (gate) Hold(*v1alpha1.EphemeralRunner) bool { return true }
 
 // start has a manager start the controller.
 func (f *fixture) start() *controllertest.Started {
@@ -283,7 +290,7 @@ func (a *recordingAPI) note(verb string, object any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kind := strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."), "*v1alpha1.")
-	if partial, is := object.(runtime.Object); is && strings.HasPrefix(kind, "PartialObjectMetadata") {
+	if partial, ok := object.(runtime.Object); ok && strings.HasPrefix(kind, "PartialObjectMetadata") {
 		kind = partial.GetObjectKind().GroupVersionKind().Kind
 	}
 	request := verb + " " + kind

@@ -336,3 +336,47 @@ func TestSecretsAloneGoWithinTheHour(t *testing.T) {
 		}
 	}, runner, restored, chart, elsewhere, owned)
 }
+
+// A namespace whose Secrets can't be listed, for whatever reason, keeps nobody from those of the others.
+func TestSecretsAloneAreLookedForInEveryNamespace(t *testing.T) {
+	var objects []client.Object
+	left := map[string]*corev1.Secret{}
+	for _, namespace := range []string{"a-broken", "b-refused", "c-fine"} {
+		set := &v1alpha1.AutoscalingRunnerSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set"}}
+		left[namespace] = newSecret(newRunner(func(r *v1alpha1.EphemeralRunner) { r.Name = "set-runner-gone" }), 38, "config")
+		left[namespace].Namespace, left[namespace].OwnerReferences = namespace, nil
+		objects = append(objects, set, left[namespace])
+	}
+	inBubble(t, func(f *fixture) {
+		f.live.Reader = refusedLists{f.api, map[string]error{
+			"a-broken":  apierrors.NewInternalError(errors.New("etcd is away")),
+			"b-refused": apierrors.NewForbidden(secrets, "", errors.New("the Role is gone")),
+		}}
+		started := f.start()
+		f.elapse(time.Hour)
+		for due := true; due; {
+			_, due = started.Next()
+		}
+		for namespace, secret := range left {
+			there := controllertest.Read(f, f.api, client.ObjectKeyFromObject(secret), &corev1.Secret{})
+			if there != (namespace != "c-fine") {
+				t.Errorf("the Secret in %s is there: %t", namespace, there)
+			}
+		}
+	}, objects...)
+}
+
+// refusedLists answers lists in some namespaces with an error.
+type refusedLists struct {
+	client.Reader
+	namespaces map[string]error
+}
+
+func (r refusedLists) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := client.ListOptions{}
+	asked.ApplyOptions(options)
+	if err := r.namespaces[asked.Namespace]; err != nil {
+		return err
+	}
+	return r.Reader.List(ctx, list, options...)
+}

@@ -3,6 +3,10 @@ package ephemeralrunner
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/phases"
@@ -18,26 +22,20 @@ var (
 			"changes and when the wait ends.", "reason")
 )
 
-// waiting is a pod that does not run yet: the reason, and the time since which it has waited for that.
-type waiting struct {
-	reason string
-	since  time.Time
-}
-
 // measure remembers what the pod waits for now, and updates the metrics if that has changed.
-func (m *memory) measure(w *world) {
+func (m *memory) measure(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, seen rules.Outcome, now time.Time) {
 	reason := ""
-	if w.outcome.Phase == podstatus.Pending && !rules.FailureRecorded(&w.Status, w.pod.UID) {
-		reason = report.KnownReason(w.outcome.Reason)
+	if seen.Phase == podstatus.Pending && !rules.FailureRecorded(&runner.Status, pod.UID) {
+		reason = report.KnownReason(seen.Reason)
 	}
 	if m.waiting != nil && m.waiting.reason == reason {
 		return
 	}
-	m.endWait(w.Now)
+	m.endWait(now)
 	if reason == "" {
 		return
 	}
-	m.waiting = &waiting{reason: reason, since: w.Now}
+	m.waiting = &waiting{reason: reason, since: now}
 	pendingPods.WithLabelValues(m.scaleSet.Name, m.scaleSet.Namespace, reason).Inc()
 }
 
@@ -62,15 +60,15 @@ var waitSeconds = setmetrics.Histogram("job_wait_seconds",
 
 // measureWait records, a single time, the time that the runner's job waited in each phase. If the job was there when
 // this manager started, the manager before has measured it.
-func (m *memory) measureWait(w *world) {
+func (m *memory) measureWait(runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, seen rules.Outcome) {
 	if m.waited {
 		return
 	}
-	if w.pod == nil && !m.hadPod(&w.Status) && !w.Status.Done() {
+	if pod == nil && !m.hadPod(&runner.Status) && !runner.Status.Done() {
 		return // a job runs in a pod, and the watch of pods is behind
 	}
-	reached := phases.Of(w.EphemeralRunner, w.pod)
-	if w.pod != nil && !w.outcome.Over() && reached.ContainerUp == nil {
+	reached := phases.Of(runner, pod)
+	if pod != nil && !seen.Over() && reached.ContainerUp == nil {
 		return // the job arrived on another watch than its pod
 	}
 	m.waited = true

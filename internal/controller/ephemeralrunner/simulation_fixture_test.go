@@ -58,7 +58,7 @@ type simulation struct {
 	setRemoved bool // the set has had GitHub remove the registration
 }
 
-// node has all that a kubelet knows of the pod's runner container.
+// node is what a kubelet knows of the pod's runner container.
 type node struct {
 	lost     bool
 	running  bool

@@ -34,7 +34,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ephemeralrunner").
 		Watches(&v1alpha1.EphemeralRunner{}, c.runnerEvents()).
-		Watches(&corev1.Pod{}, c.podEvents()).
+		Watches(&corev1.Pod{}, reconcile.Seen(c.podSeen)).
 		WatchesRawSource(&c.waker).
 		WatchesRawSource(source.Func(func(ctx context.Context, _ reconcile.Queue) error { return c.begin(ctx) })).
 		WatchesRawSource(source.Func(func(ctx context.Context, q reconcile.Queue) error {
@@ -75,23 +75,9 @@ func (c *Controller) runnerEvents() handler.EventHandler {
 	}
 }
 
-// podEvents enqueues the runners of pods. If the pod has ended, it does so with high priority, and informs the gate as
+// podSeen enqueues the runners of pods. If the pod has ended, it does so with high priority, and informs the gate as
 // well. The last state of a pod that is gone is kept for the next pass.
-func (c *Controller) podEvents() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) {
-			c.enqueueOwner(q, e.Object, false)
-		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) {
-			c.enqueueOwner(q, e.ObjectNew, false)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) {
-			c.enqueueOwner(q, e.Object, true)
-		},
-	}
-}
-
-func (c *Controller) enqueueOwner(q reconcile.Queue, object client.Object, removed bool) {
+func (c *Controller) podSeen(q reconcile.Queue, object client.Object, removed bool) {
 	owner := metav1.GetControllerOf(object)
 	pod, isPod := object.(*corev1.Pod)
 	if isPod && remains.MayBeAbandoned(pod) {

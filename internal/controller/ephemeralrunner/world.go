@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,21 +14,29 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/claims"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/jobhooks"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/launch"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/mark"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/remains"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
+	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
+	"github.com/harrier-ci/harrier/internal/registrations"
+	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
 type pass = reconcile.Pass[*v1alpha1.EphemeralRunner, memory]
 
-// world has all that a pass sees of a runner, and its memory.
+// world is what a pass sees of a runner, with its memory.
 type world struct {
 	*pass
 	*v1alpha1.EphemeralRunner // the pass's object
@@ -39,58 +49,12 @@ type world struct {
 	// tell. The set is not looked for if the runner is being deleted or the cache is older than the last write.
 	set    *v1alpha1.EphemeralRunnerSet
 	setErr error
-}
-
-// memory has all that is remembered of one runner between passes. A restart loses it, which costs requests but no job:
-// the pod's annotation and GitHub then tell what was done. Times are by the manager's own clock.
-type memory struct {
-	inherited bool // the runner existed when this manager took over, so another manager may have registered it
-	runnerID  int  // id on GitHub, 0 if not known
-
-	rules.Attempt
-	rules.Deletion
-	pod                lastPod
-	failed             *failedAttempt // attempt whose failure may have been written although no answer came, else nil
-	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
-	writtenVersion     string         // resourceVersion of the last status written
-
-	// What has been deleted, so that a stale cache doesn't have it deleted again.
-	secretDeleted     bool
-	hooked            remains.Hooked // what container hooks created
-	claims            claims.Memory  // what is remembered of its claims
-	runnerDeleted     bool           // the EphemeralRunner object
-	abandoned         bool           // the same, because it has no set
-	mayVanish         bool           // it had no finalizer of ours when it was last seen
-	finalizersRemoved bool           // of the EphemeralRunner object
-
-	scaleSet     types.NamespacedName // whose series count it, by its labels when it was seen first
-	waiting      *waiting             // nil if no pod is waiting to run
-	deniedAt     time.Time            // when a policy or webhook last denied patching the pod
-	waited, busy bool                 // the wait of its job is measured; GitHub has not removed it because of a job
-
-	// shared with the calls in the pool; all else belongs to the one worker that reconciles the runner at the time
-	launch launch.Memory
-}
-
-// lastPod is the memory of the last pod seen. All of it is forgotten when another pod is seen.
-type lastPod struct {
-	uid        types.UID // empty if no pod has been seen
-	deletingAt time.Time // first seen with a deletionTimestamp
-	deleted    bool      // at the controller's request
-	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
-	left       bool      // the controller may not delete it: garbage collection does, after the runner is gone
-	recorded   bool      // its failure was written to the status, which the cache may not show yet
-	told       bool      // the state in which it was removed was seen
-	// ending says what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
-	// the next pass.
-	ending podstatus.Ending
-	marked mark.Written
-}
-
-// failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be recorded.
-type failedAttempt struct {
-	key string
-	rules.Decision
+	// leaving is what is seen of a runner that is being deleted, and needs what it still needs. lossSettled is set when
+	// no lost job keeps it any more, reportDelayed while a report about its job does.
+	leaving       *rules.Leaving
+	needs         rules.Finalization
+	lossSettled   bool
+	reportDelayed bool
 }
 
 // observe adds what is seen now to what is remembered of a runner. Before anything else it reads the runner's pod.
@@ -126,32 +90,23 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	w.outcome = m.see(p.Object, pod, removed, p.Now)
 	if last != nil && metav1.IsControlledBy(last, p.Object) {
 		m.claims.See(false, rules.OutcomeOf(last, p.Now).State)
+		m.claims.Fill(last)
 		m.pod.told = m.pod.told || last.UID == m.pod.uid
 	}
 	if len(p.Object.Spec.VolumeClaims) > 0 {
+		m.claims.Fill(pod)
 		m.claims.See(pod == nil && m.pod.uid != "" && !m.pod.deleted && !m.pod.told, w.outcome.State)
 	}
 	if pod != nil || m.waiting != nil {
-		m.measure(w)
+		m.measure(p.Object, pod, w.outcome, p.Now)
 	}
 	if w.Status.HadJob() {
-		m.measureWait(w)
+		m.measureWait(p.Object, pod, w.outcome)
 	}
 	if registered != 0 {
 		m.runnerID = registered
 	}
 	return w
-}
-
-// lost reports whether a pod that was removed is the pod of the present attempt, and was not removed at the
-// controller's request. If no pass has seen that pod, the last one that was seen belongs to an earlier attempt.
-func (m *memory) lost(runner *v1alpha1.EphemeralRunner, removed *corev1.Pod) bool {
-	if removed == nil || !metav1.IsControlledBy(removed, runner) {
-		return false
-	}
-	seen := m.pod.uid == removed.UID
-	return seen == m.hadPod(&runner.Status) && !rules.FailureRecorded(&runner.Status, removed.UID) &&
-		(!seen || !m.pod.deleted)
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale
@@ -206,6 +161,254 @@ func (c *Controller) missedPod(ctx context.Context, p *pass) (*corev1.Pod, error
 	return nil, nil
 }
 
+// removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
+// removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub,
+// and would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub
+// was asked.
+func (w *world) removal() rules.Progress {
+	last := w.Memory.launch.Removal()
+	lives := w.pod != nil && !w.outcome.Over()
+	if last.Failure == nil || last.Failure.Kind != rules.NotFound || (lives && w.Memory.mayHaveJob(&w.Status)) {
+		return last
+	}
+	return rules.Progress{Known: true, FinishedAt: last.FinishedAt}
+}
+
+// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
+func (w *world) podStays() bool {
+	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || kube.IsHalfDeleted(w.pod))
+}
+
+// GitHub is the part of the Actions service that this controller uses.
+type GitHub = launch.GitHub
+
+// Options are what the controller needs from outside.
+type Options struct {
+	// Client reads from the manager's cache, except Secrets, and writes to the API server.
+	Client client.Client
+	// Reader reads from the API server. It is used for the objects of container hooks, of which the cache holds only some
+	// pods, and wherever a stale cache would cost a job.
+	Reader client.Reader
+	// GitHub returns the client for a scale set's credentials.
+	GitHub func(context.Context, credentials.Reference) (GitHub, error)
+	// Pool runs the calls to GitHub, and the creation of Secret and Pod that follows a registration.
+	Pool *pool.Pool
+	// Verdicts has what the runners' sets have found out about them.
+	Verdicts *registrations.Verdicts
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Workers is the number of runners reconciled at the same time. No pass waits for GitHub, so a few are enough.
+	Workers int
+	// Version is the manager's version. Every runner sends it to GitHub as part of its user agent.
+	Version string
+	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations
+	// that keep node autoscalers away while the job runs.
+	JobMetadata, JobProtection bool
+	Gate                       Gate // nil lets every runner through
+}
+
+// Gate is where a runner asks its set whether it may have a pod: others may create runners with the set as their owner,
+// or with claims that another one has. The set's controller implements it (ephemeralrunnerset/gate.go), from memory.
+type Gate interface {
+	// Admit reports whether a runner set of origin has room for one of its runners, which then counts.
+	Admit(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName) bool
+	// Hold reports whether a runner may mount the claims that it names, which it then has alone.
+	Hold(runner *v1alpha1.EphemeralRunner) bool
+}
+
+// Controller reconciles EphemeralRunners.
+type Controller struct {
+	options    Options
+	reconciler *reconcile.Reconciler[*v1alpha1.EphemeralRunner, memory, *world]
+	launcher   *launch.Launcher
+	marker     *mark.Marker
+	reports    *mark.Gate
+	remains    *remains.Remover
+	waker      reconcile.Waker
+
+	mu sync.Mutex
+	// beganAt is the time of the first pass; there is none while another manager leads. It never changes, and no pass
+	// continues before it is set, so passes read it without the lock.
+	beganAt time.Time
+}
+
+func deleting(w *world) bool { return !w.DeletionTimestamp.IsZero() }
+
+func behind(w *world) bool { return w.Memory.isBehind(w.EphemeralRunner) }
+
+// A runner is reconciled again after staleInterval if the cache shows an older status than the one last written, in
+// case the watch never delivers it.
+const staleInterval = 2 * time.Second
+
+func waitForCache(_ context.Context, w *world) error {
+	w.Requeue.After(staleInterval)
+	return nil
+}
+
+// runnerSet returns the set that controls a runner, nil if no living set does. A set that the cache lacks may just be
+// late, so the API server is asked before a runner is called abandoned.
+func (c *Controller) runnerSet(
+	ctx context.Context, runner *v1alpha1.EphemeralRunner,
+) (*v1alpha1.EphemeralRunnerSet, error) {
+	for _, reader := range []client.Reader{c.options.Client, c.options.Reader} {
+		set := &v1alpha1.EphemeralRunnerSet{}
+		if found, err := kube.ReadController(ctx, reader, runner, "EphemeralRunnerSet", set,
+			client.UnsafeDisableDeepCopy); err != nil || found {
+			return set, err
+		}
+	}
+	return nil, nil
+}
+
+// origin returns the AutoscalingRunnerSet that a set belongs to, nil if it belongs to no living one.
+func (c *Controller) origin(
+	ctx context.Context, set *v1alpha1.EphemeralRunnerSet,
+) (*v1alpha1.AutoscalingRunnerSet, error) {
+	origin := &v1alpha1.AutoscalingRunnerSet{}
+	shared := client.UnsafeDisableDeepCopy
+	found, err := kube.ReadController(ctx, c.options.Client, set, "AutoscalingRunnerSet", origin, shared)
+	if err != nil || !found {
+		return nil, err
+	}
+	return origin, nil
+}
+
+// originOf returns the AutoscalingRunnerSet that a runner is of, even if its runner set is being deleted, nil if there is
+// none.
+func (c *Controller) originOf(ctx context.Context, w *world) (*v1alpha1.AutoscalingRunnerSet, error) {
+	owner := metav1.GetControllerOfNoCopy(w)
+	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
+		return nil, nil
+	}
+	runnerSet := &v1alpha1.EphemeralRunnerSet{}
+	err := c.options.Client.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: owner.Name}, runnerSet,
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get EphemeralRunnerSet: %w", err)
+	}
+	return c.origin(ctx, runnerSet)
+}
+
+// lost reports whether a pod that was removed is the pod of the present attempt, and was not removed at the
+// controller's request. If no pass has seen that pod, the last one that was seen belongs to an earlier attempt.
+func (m *memory) lost(runner *v1alpha1.EphemeralRunner, removed *corev1.Pod) bool {
+	if removed == nil || !metav1.IsControlledBy(removed, runner) {
+		return false
+	}
+	seen := m.pod.uid == removed.UID
+	return seen == m.hadPod(&runner.Status) && !rules.FailureRecorded(&runner.Status, removed.UID) &&
+		(!seen || !m.pod.deleted)
+}
+
+// missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having
+// deleted it. Runners and pods arrive on separate watches, so a manager that has just become the leader may see one
+// before the other. A pod that has lost the label by which the cache selects is never in it. A runner that is being
+// deleted is also at work if GitHub says so.
+func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
+	status := &runner.Status
+	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() ||
+		(m.busy && !runner.DeletionTimestamp.IsZero())
+	if !atWork || status.Done() || (status.JobCompleted() && !m.goneUnseen(status)) {
+		return false
+	}
+	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
+}
+
+// setStays writes into the status why a runner that has ended stays. If the status has no final phase, it gets one:
+// then the runner's set counts it no longer.
+func (w *world) setStays(ended podstatus.Phase, reason, message string) {
+	status := &w.Status
+	switch {
+	case status.Done():
+	case ended == podstatus.Succeeded:
+		status.Phase = v1alpha1.EphemeralRunnerPhaseSucceeded
+	default:
+		status.Phase = v1alpha1.EphemeralRunnerPhaseFailed
+	}
+	status.Ready, status.Reason, status.Message = false, reason, message
+}
+
+// begin remembers, in the first pass, when this manager took over and which runners existed by then. Another manager
+// may have registered these, even if the API server's clock dates them later than ours dates the takeover.
+func (c *Controller) begin(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.beganAt.IsZero() {
+		return nil
+	}
+	var existing v1alpha1.EphemeralRunnerList
+	if err := c.options.Client.List(ctx, &existing, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list EphemeralRunners: %w", err)
+	}
+	for i := range existing.Items {
+		c.reconciler.MemoryOf(&existing.Items[i]).inherited = true
+	}
+	c.beganAt = c.options.Clock.Now()
+	return nil
+}
+
+// waiting is a pod that does not run yet: the reason, and the time since which it has waited for that.
+type waiting struct {
+	reason string
+	since  time.Time
+}
+
+// memory is what is remembered of one runner between passes. A restart loses it, which costs requests but no job:
+// the pod's annotation and GitHub then tell what was done. Times are by the manager's own clock.
+type memory struct {
+	inherited bool // the runner existed when this manager took over, so another manager may have registered it
+	runnerID  int  // id on GitHub, 0 if not known
+
+	rules.Attempt
+	rules.Deletion
+	pod                lastPod
+	failed             *failedAttempt // attempt whose failure may have been written although no answer came, else nil
+	unansweredReported bool           // an Event says why GitHub has not removed the registration yet
+	writtenVersion     string         // resourceVersion of the last status written
+	jobHooks           jobhooks.Memory
+
+	// What has been deleted, so that a stale cache doesn't have it deleted again.
+	secretDeleted     bool
+	hooked            remains.Hooked // what container hooks created
+	claims            claims.Memory  // what is remembered of its claims
+	runnerDeleted     bool           // the EphemeralRunner object
+	abandoned         bool           // the same, because it has no set
+	mayVanish         bool           // it had no finalizer of ours when it was last seen
+	finalizersRemoved bool           // of the EphemeralRunner object
+
+	scaleSet     types.NamespacedName // whose series count it, by its labels when it was seen first
+	waiting      *waiting             // nil if no pod is waiting to run
+	deniedAt     time.Time            // when a policy or webhook last denied patching the pod
+	waited, busy bool                 // the wait of its job is measured; GitHub has not removed it because of a job
+
+	// shared with the calls in the pool; all else belongs to the one worker that reconciles the runner at the time
+	launch launch.Memory
+}
+
+// lastPod is the memory of the last pod seen. All of it is forgotten when another pod is seen.
+type lastPod struct {
+	uid        types.UID // empty if no pod has been seen
+	deletingAt time.Time // first seen with a deletionTimestamp
+	deleted    bool      // at the controller's request
+	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
+	left       bool      // the controller may not delete it: garbage collection does, after the runner is gone
+	recorded   bool      // its failure was written to the status, which the cache may not show yet
+	told       bool      // the state in which it was removed was seen
+	// ending says what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
+	// the next pass.
+	ending podstatus.Ending
+	marked mark.Written
+}
+
+// failedAttempt is an attempt that failed: why, and the key in the status under which the failure was to be recorded.
+type failedAttempt struct {
+	key string
+	rules.Decision
+}
+
 // see remembers what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the
 // pod as it was when it was removed, nil if there is a pod or that is not known.
 func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
@@ -214,16 +417,19 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 		if m.pod.ending == rules.UnseenEnding {
 			m.pod.ending = podstatus.Ending{} // the cache told of the end before the watch did
 		}
-		m.pod.see(removed, now)
+		m.pod.seePod(removed, now)
 		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
 		m.pod.seeEnding(removed, status, false)
 	}
-	m.pod.see(pod, now)
+	m.pod.seePod(pod, now)
 	m.seeStart(runner, pod, now)
 	serverTime := m.apiServerTime(pod, now)
 	seen := rules.OutcomeOf(pod, serverTime)
 	if pod == nil || m.hadPod(status) {
 		m.Attempt.SeeEnd(status, seen, now)
+	}
+	if seen.Over() {
+		m.jobHooks.See(runner, pod)
 	}
 	if pod != nil {
 		m.pod.seeEnding(pod, status, podstatus.Stuck(pod, serverTime))
@@ -253,8 +459,8 @@ func (m *memory) isBehind(runner *v1alpha1.EphemeralRunner) bool {
 	return reconcile.IsStale(runner, m.writtenVersion)
 }
 
-// see remembers which pod exists, and the time since which it is being deleted.
-func (l *lastPod) see(pod *corev1.Pod, now time.Time) {
+// seePod remembers which pod exists, and the time since which it is being deleted.
+func (l *lastPod) seePod(pod *corev1.Pod, now time.Time) {
 	if pod != nil && l.uid != pod.UID {
 		*l = lastPod{uid: pod.UID}
 	}
@@ -312,24 +518,10 @@ func (m *memory) goneUnseen(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return m.inherited && m.pod.uid == "" && !m.secretDeleted && !m.launch.WasAsked() && rules.GivenUp(status.JobResult)
 }
 
-// missesPod reports whether, according to the cache, a runner at work has lost its pod without this manager having
-// deleted it. Runners and pods arrive on separate watches, so a manager that has just become the leader may see one
-// before the other. A pod that has lost the label by which the cache selects is never in it. A runner that is being
-// deleted is also at work if GitHub says so.
-func (m *memory) missesPod(runner *v1alpha1.EphemeralRunner) bool {
-	status := &runner.Status
-	atWork := status.Phase == v1alpha1.EphemeralRunnerPhaseRunning || status.HadJob() ||
-		(m.busy && !runner.DeletionTimestamp.IsZero())
-	if !atWork || status.Done() || (status.JobCompleted() && !m.goneUnseen(status)) {
-		return false
-	}
-	return m.ExitedAt.IsZero() && !m.pod.left && !m.pod.deleted
-}
-
 // mayBeLaunched reports whether another manager may have given a runner, and so its claims, a pod: this one has neither
 // done that nor seen one. The cache of pods may be behind that of runners.
 func (m *memory) mayBeLaunched(runner *v1alpha1.EphemeralRunner) bool {
-	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && claims.Named(runner)
+	return m.inherited && m.pod.uid == "" && !m.launch.WasAsked() && volumeclaims.Named(runner.Spec.VolumeClaims)
 }
 
 // apiServerTime estimates the API server's current time from the pod's deletionTimestamp, and returns now if the pod
@@ -378,22 +570,4 @@ func (m *memory) unregistered(runner *v1alpha1.EphemeralRunner, began time.Time)
 // mentioned one.
 func (m *memory) mayHaveJob(status *v1alpha1.EphemeralRunnerStatus) bool {
 	return status.JobRunning() || m.busy || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDraining)
-}
-
-// removal returns the state of the last call to remove the registration. The answer that there is none is as good as a
-// removal, except while a runner with a job is alive: the 404 may have come from a proxy or gateway in front of GitHub,
-// and would cost the job. That is decided when the answer is used, because the job may have been reported since GitHub
-// was asked.
-func (w *world) removal() rules.Progress {
-	last := w.Memory.launch.Removal()
-	lives := w.pod != nil && !w.outcome.Over()
-	if last.Failure == nil || last.Failure.Kind != rules.NotFound || (lives && w.Memory.mayHaveJob(&w.Status)) {
-		return last
-	}
-	return rules.Progress{Known: true, FinishedAt: last.FinishedAt}
-}
-
-// podStays reports whether there is a pod whose deletion has not been requested, or was interrupted.
-func (w *world) podStays() bool {
-	return w.pod != nil && !w.Memory.pod.deleted && (w.pod.DeletionTimestamp == nil || kube.IsHalfDeleted(w.pod))
 }

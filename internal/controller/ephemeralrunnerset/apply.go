@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,9 +13,9 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/ownership"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
-	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/feedback"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -49,10 +46,11 @@ func (c *Controller) makePlan(_ context.Context, w *world) error {
 // parallel.
 func (c *Controller) apply(ctx context.Context, w *world) error {
 	m := w.Memory
+	defer w.lease.End()
 	asked := c.ask(w)
 	c.giveVerdicts(w)
 	unregistered := m.WithoutRecentlyDeleted(w.plan.With(scaling.DeleteUnregistered), w.Now)
-	create := w.create
+	create := w.lease.Create
 	if create > 0 || len(unregistered) > 0 || asked > 0 {
 		log.FromContext(ctx).Info("Scaling runners", "create", create, "drop", len(unregistered), "askToRemove", asked)
 	}
@@ -63,11 +61,11 @@ func (c *Controller) apply(ctx context.Context, w *world) error {
 	if create > 0 {
 		err = errors.Join(err, c.create(ctx, w, create))
 	} else if w.plan.Tally.Starting > 0 && !m.Creations.Closed {
-		_, secretErr := c.ensureProxySecret(ctx, w) // somebody may have deleted it
+		_, secretErr := c.proxies.Ensure(ctx, w.pass) // somebody may have deleted it
 		err = errors.Join(err, secretErr)
 	}
 	w.RequeueAt(m.Creations.ListDueAt())
-	return errors.Join(err, c.dropProxySecret(ctx, w))
+	return errors.Join(err, c.proxies.Drop(ctx, w.pass, w.unseen.Expected > 0))
 }
 
 // ask asks GitHub what is planned, except about runners with a question already under way. It returns the number of
@@ -102,7 +100,7 @@ func (c *Controller) create(ctx context.Context, w *world, n int) error {
 	}
 	var proxySecret string
 	if err == nil {
-		proxySecret, err = c.ensureProxySecret(ctx, w) // the runners need it
+		proxySecret, err = c.proxies.Ensure(ctx, w.pass) // the runners need it
 	}
 	if err == nil {
 		err = c.createRunners(ctx, w, n, proxySecret)
@@ -120,9 +118,12 @@ func (c *Controller) createRunners(ctx context.Context, w *world, n int, proxySe
 	w.Memory.CountStarts(n - w.plan.Repeat)
 	granted := make(map[string]volumeclaims.Lease, len(tries))
 	for _, t := range tries {
-		granted[t.Name] = w.takeLease(t.Name, t.Repeated)
+		granted[t.Name] = w.lease.Take(t.Name, t.Repeated, w.Now)
+		if !t.Repeated {
+			c.snapshots.Started(w.pass, granted[t.Name])
+		}
 	}
-	labels := inheritedLabels(w.Object, w.origin)
+	labels := ownership.InheritedLabels(w.Object, w.origin)
 	err := kube.ForEach(ctx, kube.MaxParallelism, tries, func(ctx context.Context, t *creations.Try) error {
 		t.Asked, t.Err = true, c.options.Client.Create(ctx,
 			withLease(newRunner(w.Object, labels, t.Name, w.specHash, proxySecret), granted[t.Name]))
@@ -186,8 +187,8 @@ func SampleRunner(origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.Ephemeral
 	if set.Spec.EphemeralRunnerSpec.Proxy != nil {
 		proxySecret = kube.RunnerProxySecretName(set.Name, set.Namespace)
 	}
-	sample := newRunner(set, inheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix, templateHash(set),
-		proxySecret)
+	sample := newRunner(set, ownership.InheritedLabels(set, origin), kube.RunnerPrefix(set.Name)+sampleSuffix,
+		templateHash(set), proxySecret)
 	sample.UID = origin.UID                                     // an owner needs one
 	for _, template := range origin.Spec.VolumeClaimTemplates { // no claim has the name
 		if sample.Spec.VolumeClaims == nil {
@@ -229,74 +230,6 @@ func newRunner(
 // templateHash identifies the template that runners are created from.
 func templateHash(set *v1alpha1.EphemeralRunnerSet) string {
 	return kube.Hash(set.Spec.EphemeralRunnerSpec)
-}
-
-// The proxy Secret is written again proxyReapplyInterval after it was last written. Secrets aren't watched: if somebody
-// deletes it, no pod can start until then.
-const proxyReapplyInterval = time.Minute
-
-// ensureProxySecret writes the Secret that gives runner containers their proxy and returns its name, empty if the set
-// has no proxy. An unchanged Secret is written again after proxyReapplyInterval.
-func (c *Controller) ensureProxySecret(ctx context.Context, w *world) (string, error) {
-	set, m := w.Object, w.Memory
-	if set.Spec.EphemeralRunnerSpec.Proxy == nil {
-		return "", nil
-	}
-	data, err := c.options.Proxy(ctx, credentials.ForEphemeralRunnerSet(set))
-	if err != nil {
-		return "", fmt.Errorf("resolve the runners' proxy: %w", err)
-	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: kube.RunnerProxySecretName(set.Name, set.Namespace),
-			Labels: map[string]string{
-				v1alpha1.LabelScaleSetName:      set.Labels[v1alpha1.LabelScaleSetName],
-				v1alpha1.LabelScaleSetNamespace: set.Labels[v1alpha1.LabelScaleSetNamespace],
-			},
-			OwnerReferences: kube.OwnedBy(set),
-		},
-		Data: data,
-	}
-	hash := kube.Hash(secret)
-	now := c.options.Clock.Now()
-	if hash == m.proxyHash && now.Sub(m.proxyAppliedAt) < proxyReapplyInterval {
-		return secret.Name, nil
-	}
-	if _, err := kube.Apply(ctx, c.options.Client, secret, nil); err != nil {
-		return "", err
-	}
-	m.proxyHash, m.proxyAppliedAt = hash, now
-	return secret.Name, nil
-}
-
-// noProxySecret replaces proxyHash when the Secret has been deleted.
-const noProxySecret = "none"
-
-// dropProxySecret deletes, a single time, the Secret of a proxy that is no longer in the spec, unless a runner that may
-// still get a pod needs it. It does not check first whether the Secret exists, so that a manager that has just started
-// sends one request per set.
-func (c *Controller) dropProxySecret(ctx context.Context, w *world) error {
-	set, m, now := w.Object, w.Memory, w.Now
-	if set.Spec.EphemeralRunnerSpec.Proxy != nil || m.proxyHash == noProxySecret {
-		return nil
-	}
-	if w.unseen.Expected > 0 || slices.ContainsFunc(w.views, (*roster.Runner).NeedsProxySecret) {
-		return nil
-	}
-	if now.Before(m.proxyDropAt) {
-		w.RequeueAt(m.proxyDropAt)
-		return nil
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: set.Namespace,
-		Name:      kube.RunnerProxySecretName(set.Name, set.Namespace),
-	}}
-	if err := c.options.Client.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
-		m.proxyDropAt = now.Add(proxyReapplyInterval)
-		return fmt.Errorf("delete Secret %s of a proxy that is no longer in the spec: %w", secret.Name, err)
-	}
-	m.proxyHash = noProxySecret
-	return nil
 }
 
 // withLease gives a new runner its claims.

@@ -89,9 +89,9 @@ func (m *matrices) tick() {
 	m.figure(m.waiting + running)
 	m.reconcile()
 	m.reconcile()
-	for _, is := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful} {
-		if meta.IsStatusConditionTrue(m.set().Status.Conditions, is) {
-			m.Fatalf("%s: %s", is, meta.FindStatusCondition(m.set().Status.Conditions, is).Message)
+	for _, ok := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionStatisticsDoubtful} {
+		if meta.IsStatusConditionTrue(m.set().Status.Conditions, ok) {
+			m.Fatalf("%s: %s", ok, meta.FindStatusCondition(m.set().Status.Conditions, ok).Message)
 		}
 	}
 }

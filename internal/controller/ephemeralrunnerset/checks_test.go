@@ -65,7 +65,7 @@ func (g *checkedCommit) CallREST(_ context.Context, call actions.RESTRequest, re
 		}
 		answer = map[string]any{"id": id, "run_attempt": 1,
 			"status": map[bool]string{false: "in_progress", true: "completed"}[g.ended], "head_sha": "abc",
-			"created_at": time.Now()}
+			"name": "CI", "run_number": id, "workflow_id": 3, "created_at": time.Now()}
 	case actions.EndpointListRunJobs:
 		var jobs []map[string]any
 		for _, r := range g.runners() {
@@ -75,6 +75,8 @@ func (g *checkedCommit) CallREST(_ context.Context, call actions.RESTRequest, re
 			}
 		}
 		answer = map[string]any{"total_count": len(jobs), "jobs": jobs}
+	case actions.EndpointListRuns:
+		answer = map[string]any{"workflow_runs": []any{}}
 	case actions.EndpointRerunFailedJobs:
 		return g.refuseReruns
 	case actions.EndpointListCheckRuns:
@@ -118,7 +120,7 @@ func (g *checkedCommit) write(call actions.RESTRequest, result any) error {
 	which := fmt.Sprint(sent["external_id"])
 	g.writes[which] = append(g.writes[which], time.Now())
 	for _, check := range g.checks {
-		if check["name"] == sent["name"] && check["external_id"] == sent["external_id"] {
+		if check["external_id"] == sent["external_id"] {
 			check["output"] = sent["output"]
 		}
 	}
@@ -200,6 +202,22 @@ func checksTest(t *testing.T, wanted *v1alpha1.Feedback, test func(*checkedCommi
 	}, set, origin)
 }
 
+// The listener lists jobs after seconds; authors hear of those that wait for long.
+func TestNobodyIsToldOfAShortWait(t *testing.T) {
+	after := metav1.Duration{Duration: 2 * time.Hour}
+	checksTest(t, &v1alpha1.Feedback{Checks: true, CheckAfter: &after}, func(g *checkedCommit) {
+		g.wait(41)
+		g.passes(58*time.Minute, false)
+		if len(g.checks) != 0 || len(g.set().Status.Checks) != 0 {
+			g.Errorf("told too early:\n%s", g.said())
+		}
+		g.passes(3*time.Minute, false)
+		if len(g.checks) != 1 {
+			g.Errorf("after two hours said:\n%s", g.said())
+		}
+	})
+}
+
 func TestJobsThatWaitAreToldOnTheirCommitUntilTheyDoNot(t *testing.T) {
 	for name, restarted := range map[string]bool{"undisturbed": false, "restarted again and again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +226,7 @@ func TestJobsThatWaitAreToldOnTheirCommitUntilTheyDoNot(t *testing.T) {
 				g.wait(41, 42)
 				g.passes(3*time.Minute, restarted)
 				if said := g.said(); len(g.checks) != 2 ||
-					!strings.Contains(said, "Runners set: waiting (MaxRunnersReached): Waiting for a runner since") {
+					!strings.Contains(said, "Runners set: waiting (MaxRunnersReached), CI #41 / build: Waiting for a runner since") {
 					g.Fatalf("said:\n%s", said)
 				}
 				if len(g.set().Status.Checks) != 2 {
@@ -258,7 +276,7 @@ func TestALostJobIsToldOnItsCommitOnce(t *testing.T) {
 			checksTest(t, &v1alpha1.Feedback{Checks: true}, func(g *checkedCommit) {
 				g.loseJob("Evicted")
 				g.passes(10*time.Minute, restarted)
-				if said := g.said(); said != "Runners set: lost (Evicted): Lost with the runner: its pod was evicted "+
+				if said := g.said(); said != "Runners set: lost (Evicted), CI #42 / build: Lost with the runner: its pod was evicted "+
 					"from its node" {
 					g.Errorf("said:\n%s", said)
 				}

@@ -2,6 +2,7 @@ package ephemeralrunnerset_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -25,7 +26,7 @@ func withClaims(t *testing.T, replicas, most int, test func(f *fixture)) {
 	origin := controllertest.Origin(set)
 	origin.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{
 		{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
-	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Max: &most}
+	origin.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Max: &most, MaxUsedPercent: new(90)}
 	inBubble(t, func(f *fixture) {
 		f.ownOrigin = true
 		f.reconcile() // its finalizer
@@ -101,6 +102,36 @@ func TestRunnersShareClaimsOneAfterAnother(t *testing.T) {
 			metav1.ConditionTrue,
 			"ClaimsReady")
 	})
+}
+
+// How full a claim was at the end of its last job is in the status. A full one is deleted although its runner is there.
+func TestAFullClaimIsToldAndDeleted(t *testing.T) {
+	for _, percent := range []int{70, 91} {
+		withClaims(t, 1, 1, func(f *fixture) {
+			f.provision()
+			runner := f.only()
+			f.showClaimedPod(runner, func(pod *corev1.Pod) {
+				pod.Status.Phase = corev1.PodSucceeded
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.RunnerContainerName,
+					State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: fmt.Sprintf(
+						`{"volume":1,"name":"cache","bytes":100,"usedBytes":%d}`, percent)}}}}
+			})
+			f.changeStatus(func(s *v1alpha1.EphemeralRunnerStatus) {
+				s.Phase, s.JobID = v1alpha1.EphemeralRunnerPhaseSucceeded, "job"
+			})
+			f.publish(0)
+			f.reconcile()
+			controllertest.Elapse(reportPeriod)
+			f.reconcile()
+			exists := f.claimExists(runner.Spec.VolumeClaims["cache"])
+			if got := f.set().Status.VolumeClaims; exists && (got == nil || got.FullestPercent != percent) {
+				t.Errorf("status.volumeClaims = %+v", got)
+			}
+			if exists != (percent == 70) {
+				t.Errorf("%d %% is used: the claim exists: %t", percent, exists)
+			}
+		})
+	}
 }
 
 // The answer to a creation is lost: until it is known whether there is a runner, nobody else gets its claims, and it is

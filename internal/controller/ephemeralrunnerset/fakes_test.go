@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -27,14 +28,14 @@ type shownCache struct {
 func (c *shownCache) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {
-	set, is := object.(*v1alpha1.EphemeralRunnerSet)
-	if is {
+	set, ok := object.(*v1alpha1.EphemeralRunnerSet)
+	if ok {
 		controllertest.AwaitTurn(ctx, key)
 	}
 	switch {
-	case is && c.gone:
+	case ok && c.gone:
 		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("ephemeralrunnersets").GroupResource(), key.Name)
-	case is && c.set != nil:
+	case ok && c.set != nil:
 		c.set.DeepCopyInto(set)
 		return nil
 	}
@@ -48,8 +49,8 @@ func (f *fixture) interceptors() interceptor.Funcs {
 		Get: func(
 			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
 		) error {
-			origin, is := object.(*v1alpha1.AutoscalingRunnerSet)
-			if !is || f.ownOrigin {
+			origin, ok := object.(*v1alpha1.AutoscalingRunnerSet)
+			if !ok || f.ownOrigin {
 				return c.Get(ctx, key, object, options...)
 			}
 			set := &v1alpha1.EphemeralRunnerSet{}
@@ -60,6 +61,9 @@ func (f *fixture) interceptors() interceptor.Funcs {
 			return nil
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if _, ok := object.(*eventsv1.Event); ok && f.killed {
+				return errors.New("killed")
+			}
 			f.count("create")
 			<-time.After(f.slow)
 			object.SetUID(uuid.NewUUID())
@@ -71,7 +75,7 @@ func (f *fixture) interceptors() interceptor.Funcs {
 			return errors.Join(c.Create(ctx, object, options...), refuse)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			if _, is := list.(*metav1.PartialObjectMetadataList); is {
+			if _, ok := list.(*metav1.PartialObjectMetadataList); ok {
 				f.count("list")
 				if f.refuseList != nil {
 					return f.refuseList
@@ -80,7 +84,7 @@ func (f *fixture) interceptors() interceptor.Funcs {
 			return c.List(ctx, list, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			if _, is := object.(*corev1.Secret); is {
+			if _, ok := object.(*corev1.Secret); ok {
 				f.count("delete secret")
 				if f.refuseDrop != nil {
 					return f.refuseDrop

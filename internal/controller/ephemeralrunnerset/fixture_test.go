@@ -20,6 +20,7 @@ import (
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/controllertest"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/claims"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
@@ -112,6 +113,10 @@ type fixture struct {
 	lookedUp int
 	// failed counts the runners that have failed because they exited without a job.
 	failed int
+	// killed is set while a manager dies before each Event that it creates.
+	killed bool
+	// toldLosses are the names of the Events about lost jobs that a test has seen.
+	toldLosses map[string]bool
 	// another is the name of the runner that GitHub has under every id, empty if it is that of the runner here.
 	another string
 }
@@ -120,11 +125,11 @@ func inBubble(t *testing.T, test func(f *fixture), objects ...client.Object) {
 	t.Helper()
 	controllertest.InBubble(t, func(t *testing.T, workers *pool.Pool) {
 		f := &fixture{T: t, recorder: events.NewFakeRecorder(100), verdicts: registrations.NewVerdicts(clock.RealClock{}),
-			requests: map[string]int{}}
+			requests: map[string]int{}, toldLosses: map[string]bool{}}
 		f.api = controllertest.NewKubernetes().WithObjects(objects...).
 			WithStatusSubresource(&v1alpha1.EphemeralRunnerSet{}, &v1alpha1.EphemeralRunner{}).
-			WithIndex(&corev1.PersistentVolumeClaim{}, ephemeralrunnerset.IndexClaimsByScaleSet,
-				ephemeralrunnerset.ScaleSetOfClaim).
+			WithIndex(&corev1.PersistentVolumeClaim{}, claims.IndexByScaleSet,
+				claims.ScaleSetOf).
 			WithIndex(&corev1.Event{}, "reason",
 				func(object client.Object) []string { return []string{object.(*corev1.Event).Reason} }).
 			WithInterceptorFuncs(f.interceptors()).Build()

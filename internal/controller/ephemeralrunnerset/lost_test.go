@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,39 @@ func (f *fixture) lose(cause v1alpha1.LostCause, runners ...v1alpha1.EphemeralRu
 	}
 }
 
+// losses returns the notes of the Events about lost jobs that are new since the last call.
+func (f *fixture) losses() (notes []string) {
+	f.Helper()
+	var events eventsv1.EventList
+	if err := f.api.List(f.Context(), &events); err != nil {
+		f.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if event.Reason == "JobLost" {
+			if !f.toldLosses[event.Name] {
+				notes = append(notes, event.Note)
+			}
+			f.toldLosses[event.Name] = true
+		}
+	}
+	return notes
+}
+
+// forgetEvents lets hours pass, after which no Event is there any more, and none is made again.
+func (f *fixture) forgetEvents() {
+	f.Helper()
+	controllertest.Elapse(2 * time.Hour)
+	if err := f.api.DeleteAllOf(f.Context(), &eventsv1.Event{}, client.InNamespace(setKey.Namespace)); err != nil {
+		f.Fatal(err)
+	}
+	clear(f.toldLosses)
+	f.restart()
+	f.settle()
+	if told := f.losses(); len(told) > 0 {
+		f.Errorf("told again hours later: %q", told)
+	}
+}
+
 // kept returns the runners that nobody has deleted.
 func (f *fixture) kept() []v1alpha1.EphemeralRunner {
 	return slices.DeleteFunc(f.runners(), func(r v1alpha1.EphemeralRunner) bool { return r.DeletionTimestamp != nil })
@@ -58,8 +92,7 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		lost := f.runners()[0]
 		f.lose("Evicted", lost)
 		f.settle()
-		told := slices.DeleteFunc(controllertest.Events(f.recorder),
-			func(e string) bool { return !strings.Contains(e, "JobLost") })
+		told := f.losses()
 		if len(told) != 1 {
 			t.Fatalf("Events %q, want one", told)
 		}
@@ -74,17 +107,52 @@ func TestLostJobIsToldASingleTime(t *testing.T) {
 		f.publish(1)
 		f.settle()
 		if status := f.set().Status; status.LostJobs != 1 || !slices.Equal(status.LostRunners, []types.UID{lost.UID}) ||
-			f.event("JobLost") {
+			len(f.losses()) > 0 {
 			t.Errorf("status %+v, want one lost job, told a single time", status)
 		}
 		f.lose("OOMKilled", f.runners()[1])
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 2 || !f.event("JobLost") {
+		if status := f.set().Status; status.LostJobs != 2 || len(f.losses()) == 0 {
 			t.Errorf("status %+v, want two lost jobs", status)
 		}
 	}, newSet(3, func(s *v1alpha1.EphemeralRunnerSet) {
 		s.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/acme"
 	}))
+}
+
+// A manager is killed in the second of a loss, when it has counted it: the next one makes the Event from the status.
+func TestALossIsToldByWhoeverComesNext(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.settle()
+		f.bringUp()
+		f.settle()
+		lost := f.runners()[0]
+		f.lose("Evicted", lost)
+		f.killed = true
+		for range 3 {
+			if _, err := f.pass(); err == nil && len(f.set().Status.LastLosses) > 0 {
+				t.Error("the pass succeeded without its Event")
+			}
+			controllertest.Elapse(reportPeriod)
+		}
+		status := f.set().Status
+		if len(status.LastLosses) != 1 || status.LostJobs != 1 || len(f.losses()) > 0 {
+			t.Fatalf("status %+v, want one loss, not told yet", status)
+		}
+		if record := status.LastLosses[0]; record.Runner != lost.Name || record.Cause != "Evicted" ||
+			record.Job != "build" || record.RunID != 42 || !strings.Contains(record.Message, "worker-3") {
+			t.Errorf("the status says %+v", record)
+		}
+		f.killed = false
+		for range 3 {
+			f.restart()
+			f.settle()
+		}
+		if told := f.losses(); len(told) != 1 || !strings.Contains(told[0], "Evicted") {
+			t.Errorf("told %q, want once", told)
+		}
+		f.forgetEvents()
+	}, newSet(2))
 }
 
 func TestLateCacheCountsNoJobTwice(t *testing.T) {
@@ -95,16 +163,16 @@ func TestLateCacheCountsNoJobTwice(t *testing.T) {
 		f.lose("Evicted", f.runners()[0])
 		shown := f.set()
 		f.settle()
-		controllertest.Events(f.recorder)
+		f.losses()
 		f.restart() // another manager takes over, with a cache that is late
 		f.cache.set = shown
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || f.event("JobLost") {
+		if status := f.set().Status; status.LostJobs != 1 || len(f.losses()) > 0 {
 			t.Errorf("status %+v, want one lost job, told before", status)
 		}
 		f.cache.set = nil
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || f.event("JobLost") {
+		if status := f.set().Status; status.LostJobs != 1 || len(f.losses()) > 0 {
 			t.Errorf("status %+v, want one lost job, told before", status)
 		}
 	}, newSet(2))
@@ -212,7 +280,7 @@ type refusingWriter struct{ client.SubResourceWriter }
 func (w refusingWriter) Patch(
 	ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
 ) error {
-	if _, is := object.(*v1alpha1.EphemeralRunnerSet); is {
+	if _, ok := object.(*v1alpha1.EphemeralRunnerSet); ok {
 		return apierrors.NewInternalError(errors.New("failed calling webhook"))
 	}
 	return w.SubResourceWriter.Patch(ctx, object, patch, options...)
@@ -234,7 +302,7 @@ func TestRunnersAreCreatedAlthoughALossCannotBeCounted(t *testing.T) {
 		f.wantRunners(3)
 		f.cache.WithWatch = f.api
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || !f.event("JobLost") {
+		if status := f.set().Status; status.LostJobs != 1 || len(f.losses()) == 0 {
 			t.Errorf("status %+v, want one lost job, told", status)
 		}
 	}, newSet(1))
@@ -250,10 +318,13 @@ func TestManyJobsAreLostTogether(t *testing.T) {
 		f.lose("NodeLost", f.runners()...)
 		f.publish(0)
 		f.settle()
-		told := slices.DeleteFunc(controllertest.Events(f.recorder),
-			func(e string) bool { return !strings.Contains(e, "JobLost") })
-		if len(told) != 11 || !strings.Contains(told[10], "120 more") {
-			t.Errorf("%d Events, the last %q", len(told), told[len(told)-1])
+		told := f.losses()
+		if others := strings.Join(controllertest.Events(f.recorder), "\n"); len(told) != 10 ||
+			!strings.Contains(others, "120 more") {
+			t.Errorf("%d Events, and %s", len(told), others)
+		}
+		if told := f.set().Status.LastLosses; len(told) != 10 {
+			t.Errorf("%d losses stand in the status", len(told))
 		}
 		if got := f.set().Status.LostJobs; got != 130 {
 			t.Errorf("%d lost jobs, want 130", got)
@@ -278,7 +349,7 @@ func TestLostJobOfASetThatIsBeingDeleted(t *testing.T) {
 		f.settle()
 		f.lose("PodDeleted", f.runners()...)
 		f.settle()
-		if status := f.set().Status; status.LostJobs != 1 || !f.event("JobLost") {
+		if status := f.set().Status; status.LostJobs != 1 || len(f.losses()) == 0 {
 			t.Errorf("status %+v, want one lost job, told", status)
 		}
 	}, newSet(1))

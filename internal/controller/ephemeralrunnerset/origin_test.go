@@ -20,7 +20,7 @@ func registeredOrigin() *v1alpha1.AutoscalingRunnerSet {
 	}}
 	origin.Spec.GitHubConfigUrl, origin.Spec.GitHubConfigSecret, origin.Spec.MaxRunners = "https://github.com/acme",
 		"github", new(10)
-	origin.Spec.Template.Spec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:1"}}
+	origin.Spec.Template.Spec.Containers = []corev1.Container{{Name: v1alpha1.RunnerContainerName, Image: "runner:2.338.0"}}
 	origin.Status.Registration = &v1alpha1.ScaleSetRegistration{URL: "https://github.com/acme", ID: 7}
 	return origin
 }

@@ -371,3 +371,42 @@ func TestPodsEnqueueTheirSetOnlyIfItsRoomFollowsThem(t *testing.T) {
 	ephemeralrunnerset.NewController(ephemeralrunnerset.Options{Clock: clock.RealClock{}}).PlacedPodEvents().
 		Delete(t.Context(), event.DeleteEvent{Object: &corev1.Pod{}}, &controllertest.Queue{})
 }
+
+// Pods that wait for a node where there is none, because their volumes can be used nowhere else, say nothing about the
+// cluster's room: those that are placed do.
+func TestPodsThatAwaitTheirClaimsPlaceSayNothingAboutTheRoom(t *testing.T) {
+	withTemplate := func(set *v1alpha1.AutoscalingRunnerSet) {
+		set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{
+			{Metadata: v1alpha1.VolumeClaimTemplateMeta{Name: "cache"}}}
+	}
+	whilePlacing(t, func(f *fixture) {
+		f.controller.AwaitNodes(func() bool { return true })
+		f.controller.NodeEvents().OnAdd(nodeOf("n", "a"), true)
+		f.reconcile()
+		f.publish(10)
+		f.reconcile()
+		f.provision()
+		runners := f.runners()
+		f.place("n", runners[:4]...)
+		f.place("", runners[4:]...)
+		for i := range runners {
+			if i < 4 {
+				f.showClaimedPod(&runners[i], func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+				continue
+			}
+			f.bindTo(runners[i].Spec.VolumeClaims["cache"], corev1.LabelTopologyZone, "lost")
+			f.showClaimedPod(&runners[i], func(pod *corev1.Pod) {
+				unplaced(pod)
+				pod.Status.NominatedNodeName = "n" // so that it goes on waiting
+			})
+		}
+		f.wait(2 * time.Minute)
+		limited := meta.FindStatusCondition(f.set().Status.Conditions, v1alpha1.ConditionCapacityLimited)
+		if limited == nil || !strings.Contains(limited.Message, "4 runner pods on nodes, 0 waiting") {
+			t.Errorf("%+v", limited)
+		}
+		if room := f.set().Status.Capacity; room == nil || *room < 10 {
+			t.Errorf("room for %v jobs, though no pod waits for room", room)
+		}
+	}, withTemplate)
+}

@@ -32,6 +32,7 @@ type endedRun struct {
 	runner string
 	// again is set when the job runs again, asked counts the calls that asked for it, and looked all others.
 	again         bool
+	newer         string // run, as GitHub lists it
 	asked, looked int
 	refuse        error
 }
@@ -61,12 +62,12 @@ func (r *endedRun) CallREST(_ context.Context, call actions.RESTRequest, result 
 		return r.refuse
 	}
 	r.looked++
-	answer := `{"id":42,"run_attempt":1,"status":"completed","total_count":1,` +
+	answer := `{"id":42,"run_attempt":1,"status":"completed","total_count":1,"workflow_id":3,"workflow_runs":[NEWER],` +
 		`"jobs":[{"id":5,"status":"completed","conclusion":"cancelled","runner_name":"RUNNER"}]}`
 	if r.again {
 		answer = `{"id":42,"run_attempt":2,"status":"in_progress","total_count":1,"jobs":[{"id":6,"status":"queued"}]}`
 	}
-	return json.Unmarshal([]byte(strings.ReplaceAll(answer, "RUNNER", r.runner)), result)
+	return json.Unmarshal([]byte(strings.NewReplacer("RUNNER", r.runner, "NEWER", r.newer).Replace(answer)), result)
 }
 
 func (f *fixture) rerunOf(runner string) *v1alpha1.RerunStatus {
@@ -94,7 +95,10 @@ func (f *fixture) rerunEvents() (notes []string) {
 }
 
 // rerunTest has a set with one lost job, and passes for ten minutes; between them, restarted, the manager is killed.
-func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse error, check func(*endedRun)) {
+func rerunTest(
+	t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse error, check func(*endedRun),
+	changes ...func(*endedRun),
+) {
 	t.Helper()
 	set := newSet(1, func(s *v1alpha1.EphemeralRunnerSet) {
 		s.Spec.EphemeralRunnerSpec.GitHubConfigUrl = "https://github.com/acme"
@@ -112,6 +116,9 @@ func rerunTest(t *testing.T, wanted *v1alpha1.Feedback, restarted bool, refuse e
 		f.bringUp()
 		f.settle()
 		run = &endedRun{fixture: f, runner: f.runners()[0].Name, refuse: refuse}
+		for _, change := range changes {
+			change(run)
+		}
 		f.lose("Evicted", f.runners()[0])
 		for pass := range 60 {
 			if restarted && pass%4 == 3 {
@@ -164,6 +171,24 @@ func TestWhatIsNotRunAgainIsTold(t *testing.T) {
 			run.Errorf("%v are counted", got)
 		}
 	})
+}
+
+// Yesterday's commit is not deployed over today's: that is told, and counted by itself.
+func TestARunThatIsOvertakenIsToldAndCounted(t *testing.T) {
+	setmetrics.Delete(setKey)
+	overtaken := func(f *endedRun) { f.newer = `{"id":43,"run_number":8,"workflow_id":3}` }
+	rerunTest(t, reruns(), false, nil, func(run *endedRun) {
+		if rerun := run.rerunOf(run.runner); rerun == nil || rerun.State != v1alpha1.RerunGivenUp || run.asked != 0 {
+			run.Errorf("%+v, asked %d times, want GivenUp, never", rerun, run.asked)
+		}
+		if told := run.rerunEvents(); len(told) != 1 || !strings.Contains(told[0], "run 8 of the workflow") {
+			run.Errorf("Events %q", told)
+		}
+		if got := controllertest.Value(run, "gha_controller_jobs_rerun_total",
+			labelsOf(setKey, "result", "NewerRun")); got != 1 {
+			run.Errorf("%v are counted", got)
+		}
+	}, overtaken)
 }
 
 func TestWithoutTheValueNothingIsAsked(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/claims"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/ownership"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
@@ -24,8 +26,7 @@ import (
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	// The index is made before the caches are filled, so its context ends nothing.
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.PersistentVolumeClaim{},
-		IndexClaimsByScaleSet,
-		ScaleSetOfClaim)
+		claims.IndexByScaleSet, claims.ScaleSetOf)
 	if err != nil {
 		return fmt.Errorf("index claims by scale set: %w", err)
 	}
@@ -38,7 +39,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, c.claimEvents()).
 		Watches(&corev1.Pod{}, c.PlacedPodEvents()).
 		Watches(&v1alpha1.AutoscalingRunnerSet{}, handler.EnqueueRequestsFromMapFunc(c.runnerSetsOf),
-			builder.WithPredicates(givesOtherwise)).
+			builder.WithPredicates(ownership.GivesOtherwise)).
 		WatchesRawSource(&c.waker).
 		WithOptions(reconcile.ControllerOptions(c.options.Workers))
 	if c.options.WatchNodes {
@@ -66,8 +67,8 @@ func (c *Controller) RunnerEvents() handler.EventHandler {
 
 // runnerChanged stores a runner as it is now. If the runner has left a set, that set is enqueued as well.
 func (c *Controller) runnerChanged(object client.Object, q reconcile.Queue) {
-	runner, is := object.(*v1alpha1.EphemeralRunner)
-	if !is {
+	runner, ok := object.(*v1alpha1.EphemeralRunner)
+	if !ok {
 		return
 	}
 	set := roster.OwnerOf(runner)
@@ -112,9 +113,30 @@ func (c *Controller) wakeSetOf(runner types.NamespacedName) {
 	}
 }
 
-// NodeEvents returns the handler for a watch of nodes, which may start late or never.
+// NodeEvents returns the handlers for a watch of nodes, which may start late or never.
 func (c *Controller) NodeEvents() cache.ResourceEventHandler {
-	return c.departures.NodeEvents(c.wakeSetOf)
+	return both{c.nodes.Events(), c.departures.NodeEvents(c.wakeSetOf)}
+}
+
+// AwaitNodes says how to find out whether the watch has shown all nodes to NodeEvents.
+func (c *Controller) AwaitNodes(shown func() bool) { c.nodes.Await(shown) }
+
+// both are two handlers of one watch.
+type both struct{ first, second cache.ResourceEventHandler }
+
+func (b both) OnAdd(object any, initial bool) {
+	b.first.OnAdd(object, initial)
+	b.second.OnAdd(object, initial)
+}
+
+func (b both) OnUpdate(before, now any) {
+	b.first.OnUpdate(before, now)
+	b.second.OnUpdate(before, now)
+}
+
+func (b both) OnDelete(object any) {
+	b.first.OnDelete(object)
+	b.second.OnDelete(object)
 }
 
 // PodEvents returns the handler for the watch of pods, which remembers their nodes. It is exported for tests that
@@ -160,10 +182,8 @@ func (c *Controller) claimEvents() handler.EventHandler {
 // PlacedPodEvents returns the handler for the watch of pods that remembers which runners' pods have a node. Only a set
 // that announces what its cluster places is enqueued. It is exported for tests that simulate the watch.
 func (c *Controller) PlacedPodEvents() handler.EventHandler {
-	return c.pods.Events(func(q reconcile.Queue, runner types.NamespacedName) {
-		set := c.roster.SetOf(runner)
-		if m := c.Known(types.NamespacedName{Namespace: runner.Namespace, Name: set.Name}); m != nil &&
-			m.followsPods.Load() {
+	return c.placing.Events(func(q reconcile.Queue, runner types.NamespacedName) {
+		if set := c.roster.SetOf(runner); c.placing.Follows(set.UID) {
 			enqueue(q, runner.Namespace, set)
 		}
 	})
@@ -183,13 +203,4 @@ func (c *Controller) runnerSetsNamed(ctx context.Context, scaleSet types.Namespa
 		log.FromContext(ctx).Error(err, "Can't list runner sets of scale set", "scaleSet", scaleSet)
 	}
 	return requests
-}
-
-// IndexClaimsByScaleSet is the index of claims by the name of their scale set, which the manager's cache has; see
-// ScaleSetOfClaim.
-const IndexClaimsByScaleSet = "scaleSet"
-
-// ScaleSetOfClaim returns the value of a claim in that index.
-func ScaleSetOfClaim(claim client.Object) []string {
-	return []string{claim.GetLabels()[v1alpha1.LabelScaleSetName]}
 }

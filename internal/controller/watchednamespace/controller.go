@@ -62,7 +62,7 @@ type (
 	step   = reconcile.Step[*world]
 )
 
-// world has all that a pass knows: whether anything is left that the manager must finalize, and whether the RoleBinding
+// world is what a pass knows: whether anything is left that the manager must finalize, and whether the RoleBinding
 // waits for that.
 type world struct {
 	*pass

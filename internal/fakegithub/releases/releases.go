@@ -3,7 +3,9 @@
 package releases
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,9 +22,12 @@ type Release struct {
 	Sh, Cmd int
 }
 
+// List has releases, oldest first.
+type List []Release
+
 // All are the releases that the fake plays, oldest first. Up to 2.332.0 the words are "is deprecated and
 // cannot receive messages" and the code is 0 (actions/runner issues 4203 and 4305); from 2.333.0 on it is 7.
-var All = []Release{
+var All = List{
 	{"2.328.0", released(2025, time.August, 13), 0, 0},
 	{"2.329.0", released(2025, time.October, 14), 0, 0},
 	{"2.330.0", released(2025, time.November, 19), 0, 0},
@@ -70,14 +75,73 @@ func versionNumber(version string) int {
 }
 
 // Refuses reports whether a runner of that version is refused at a time, by GitHub's rules.
-func Refuses(version string, now time.Time) bool {
+func (l List) Refuses(version string, now time.Time) bool {
 	if versionNumber(version) < versionNumber(oldestRegistering) {
 		return true
 	}
-	for _, r := range All {
+	for _, r := range l {
 		if versionNumber(r.Version) > versionNumber(version) {
 			return !now.Before(r.Published.Add(versionGrace))
 		}
 	}
 	return false
+}
+
+// With returns the list with another release, which behaves as the newest one of All before it.
+func (l List) With(version string, published time.Time) List {
+	added := Of(version)
+	added.Version, added.Published = version, published
+	with := append(slices.Clone(l), added)
+	slices.SortStableFunc(with, func(a, b Release) int {
+		return cmp.Compare(versionNumber(a.Version), versionNumber(b.Version))
+	})
+	return with
+}
+
+// Until returns the releases that had come by a time.
+func (l List) Until(now time.Time) List {
+	return slices.DeleteFunc(slices.Clone(l), func(r Release) bool { return r.Published.After(now) })
+}
+
+// Download is a file that GitHub offers, as "List runner applications" of its REST API writes it.
+type Download struct {
+	OS           string `json:"os"`
+	Architecture string `json:"architecture"`
+	URL          string `json:"download_url"`
+	Filename     string `json:"filename"`
+}
+
+// Downloads are the files of the newest release of the list: GitHub offers it for six systems.
+func (l List) Downloads() []Download {
+	files := []Download{}
+	if len(l) == 0 {
+		return files
+	}
+	version := l[len(l)-1].Version
+	for _, system := range [][3]string{{"linux", "x64", "tar.gz"}, {"linux", "arm64", "tar.gz"}, {"osx", "x64", "tar.gz"},
+		{"osx", "arm64", "tar.gz"}, {"win", "x64", "zip"}, {"win", "arm64", "zip"}} {
+		name := fmt.Sprintf("actions-runner-%s-%s-%s.%s", system[0], system[1], version, system[2])
+		files = append(files, Download{OS: system[0], Architecture: system[1], Filename: name,
+			URL: "https://github.com/actions/runner/releases/download/v" + version + "/" + name})
+	}
+	return files
+}
+
+// Published is a release as "List releases" of the REST API writes it.
+type Published struct {
+	TagName     string    `json:"tag_name"`
+	PublishedAt time.Time `json:"published_at"`
+	Draft       bool      `json:"draft"`
+	Prerelease  bool      `json:"prerelease"`
+}
+
+// Newest are the newest releases of the list, at most so many, the newest first.
+func (l List) Newest(most int) []Published {
+	listed := []Published{}
+	for _, r := range slices.Backward(l) {
+		if len(listed) < most {
+			listed = append(listed, Published{TagName: "v" + r.Version, PublishedAt: r.Published})
+		}
+	}
+	return listed
 }

@@ -38,6 +38,9 @@ type Config struct {
 	// is queued, and leaves statistics out of that session's messages, as was seen of the hosted service a single time.
 	// A scale set without a session, or with one that has not polled yet, bars nothing.
 	ZeroIsFinal bool
+	// RerunsOnlyFailed leaves cancelled jobs out of "re-run failed jobs". Some report that GitHub does, others that it
+	// runs them again.
+	RerunsOnlyFailed bool
 	// RunnerLinger keeps the record of a finished runner, still "running", for a while.
 	RunnerLinger time.Duration
 	// A runner that has been out of touch for RunnerLostAfter counts as offline and its job as failed; default 60 s. A

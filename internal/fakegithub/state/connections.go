@@ -2,8 +2,6 @@ package state
 
 import (
 	"time"
-
-	"github.com/harrier-ci/harrier/internal/fakegithub/releases"
 )
 
 // Connect is a runner process presenting its JIT config. instance tells a
@@ -28,7 +26,7 @@ func (s *State) Connect(now time.Time, id int, clientID, instance, version strin
 	if !s.cfg.HideVersions {
 		r.Version = version // which comes with the session, whether the runner gets messages or not
 	}
-	if s.deprecated["*"] || s.deprecated[version] || (s.enforcing && releases.Refuses(version, now)) {
+	if s.deprecated["*"] || s.deprecated[version] || (s.enforcing && s.releases.Refuses(version, now)) {
 		return nil, refuse(VersionDeprecated, "Runner version %s is deprecated and cannot receive messages.", version)
 	}
 	r.instance, r.OnlineAt, r.Online = instance, now, true

@@ -143,7 +143,7 @@ func (set *ScaleSet) post(kind string, job *Job) {
 		FinishTime: WireTime(job.CompletedAt),
 	}
 	m.Owner, m.Repository = job.repository(set)
-	setDefault(&m.WorkflowRef, m.Owner+"/"+m.Repository+"/.github/workflows/ci.yaml@refs/heads/main")
+	setDefault(&m.WorkflowRef, defaultWorkflow(m.Owner, m.Repository))
 	switch kind {
 	case JobStarted, JobCompleted:
 		m.RunnerID, m.RunnerName = new(int), new(string)

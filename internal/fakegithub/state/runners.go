@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/harrier-ci/harrier/internal/fakegithub/releases"
 )
 
 // maxRunnerName is the service's limit for runner names, in bytes.
@@ -153,6 +155,14 @@ func (s *State) DeprecateVersion(version string, on bool) {
 		delete(s.deprecated, version)
 	}
 }
+
+// Release has GitHub release another version of the runner.
+func (s *State) Release(version string, published time.Time) {
+	s.releases = s.releases.With(version, published)
+}
+
+// Releases are those that had come by a time.
+func (s *State) Releases(now time.Time) releases.List { return s.releases.Until(now) }
 
 // EnforceVersions makes versions be refused by GitHub's rules and the time, or no longer.
 func (s *State) EnforceVersions(on bool) { s.enforcing = on }

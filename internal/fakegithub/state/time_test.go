@@ -236,6 +236,55 @@ func TestRunnerComesBack(t *testing.T) {
 	}
 }
 
+// A job of a matrix fails with its runner, and the others are cancelled. Whether they run again with it is a rule.
+func TestFailFast(t *testing.T) {
+	for name, onlyFailed := range map[string]bool{"with cancelled jobs": false, "failed jobs only": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, state.Config{RunnerLostAfter: time.Minute, RerunsOnlyFailed: onlyFailed})
+			spec := state.JobSpec{Labels: []string{"linux"}, Duration: time.Hour, FailFast: true}
+			jobs := b.QueueJobs(start, spec, spec, spec)
+			b.events(0)
+			b.EndWait(start.Add(time.Second), b.runner(0, "runner-1"))
+			b.at(2 * time.Minute)
+			run, err := b.Run("acme", "demo", jobs[0].RunID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status, conclusion := run.Status(); status != "completed" || conclusion != "failure" {
+				t.Fatalf("the run is %s %s", status, conclusion)
+			}
+			if err := b.Rerun(b.at(3*time.Minute), run, 0, state.Again{}); err != nil {
+				t.Fatal(err)
+			}
+			again := 0
+			for _, job := range run.RunJobs(false) {
+				if status, _ := job.Status(); status != "completed" {
+					again++
+				}
+			}
+			if want := map[bool]int{false: 3, true: 1}[onlyFailed]; again != want {
+				t.Errorf("%d jobs run again, want %d", again, want)
+			}
+		})
+	}
+}
+
+// A person cancels a run as a whole: that is its conclusion, whatever has failed before.
+func TestARunIsCancelled(t *testing.T) {
+	b := newBench(t, state.Config{})
+	job := b.QueueJobs(start, state.JobSpec{Labels: []string{"linux"}})[0]
+	run, err := b.Run("", "demo", job.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CancelRun(b.at(time.Second), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	if status, conclusion := run.Status(); status != "completed" || conclusion != "cancelled" {
+		t.Errorf("the run is %s %s", status, conclusion)
+	}
+}
+
 func TestRunningJobsEndOnDemand(t *testing.T) {
 	b := newBench(t, state.Config{})
 	jobs := b.QueueJobs(start, state.JobSpec{Labels: []string{"linux"}, Duration: time.Hour},

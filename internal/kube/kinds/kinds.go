@@ -39,8 +39,12 @@ var (
 		policyv1.SchemeGroupVersion:       {"PodDisruptionBudget"},
 		eventsv1.SchemeGroupVersion:       {"Event"},
 	}
+	// installed are kinds that a cluster may lack: nothing watches them, and who uses them says what is missing then.
+	installed = map[schema.GroupVersion][]string{
+		{Group: "snapshot.storage.k8s.io", Version: "v1"}: {"VolumeSnapshot"},
+	}
 	clusterWide = map[schema.GroupVersion][]string{
-		corev1.SchemeGroupVersion:           {"Namespace", "Node"},
+		corev1.SchemeGroupVersion:           {"Namespace", "Node", "PersistentVolume"},
 		authenticationv1.SchemeGroupVersion: {"SelfSubjectReview", "TokenReview"},
 		authorizationv1.SchemeGroupVersion:  {"SelfSubjectAccessReview", "SubjectAccessReview"},
 		rbacv1.SchemeGroupVersion:           {"ClusterRoleBinding"},
@@ -73,6 +77,7 @@ func Mapper() meta.RESTMapper {
 		}
 	}
 	add(namespaced, meta.RESTScopeNamespace)
+	add(installed, meta.RESTScopeNamespace)
 	add(clusterWide, meta.RESTScopeRoot)
 	return mapper
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Signs are those by which a node shows that it is about to go away: one bit for each entry of announcements, and
@@ -93,22 +92,4 @@ func (s Signs) String() string {
 		}
 	}
 	return strings.Join(all, " and ")
-}
-
-// Strip drops everything of a Node but its name, its signs and what a watch needs: 1 KiB instead of 10 KiB or more. It
-// is a transform for a cache.
-func Strip(object any) (any, error) {
-	if node, is := object.(*corev1.Node); is { // otherwise it is a tombstone
-		*node = corev1.Node{
-			TypeMeta: node.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{
-				Name:              node.Name,
-				UID:               node.UID,
-				ResourceVersion:   node.ResourceVersion,
-				DeletionTimestamp: node.DeletionTimestamp,
-			},
-			Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
-		}
-	}
-	return object, nil
 }

@@ -137,7 +137,9 @@ func TestStrip(t *testing.T) {
 	node := tainted("karpenter.sh/disrupted", "", corev1.TaintEffectNoSchedule)
 	node.Name, node.UID, node.ResourceVersion, node.DeletionTimestamp = "n", "u", "7", &metav1.Time{Time: time.Now()}
 	node.Spec.Unschedulable, node.Spec.ProviderID = true, "aws:///i-1"
-	node.Labels, node.Annotations = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+	node.Labels, node.Annotations = map[string]string{"a": "b", corev1.LabelHostname: "h",
+		corev1.LabelTopologyZone: "z", "topology.ebs.csi.aws.com/zone": "z"}, map[string]string{"a": "b"}
+	node.CreationTimestamp = metav1.Now()
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 1000)}}}
 	node.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	want := nodes.SignsOf(node)
@@ -147,8 +149,12 @@ func TestStrip(t *testing.T) {
 	if got := nodes.SignsOf(node); got != want || node.Name != "n" || node.UID != "u" || node.ResourceVersion != "7" {
 		t.Errorf("signs %v, want %v; left: %+v", got, want, node)
 	}
+	if len(node.Labels) != 3 || node.Labels["a"] != "" || node.CreationTimestamp.IsZero() {
+		t.Errorf("labels %v, created %s: want those that say where the node is, and when", node.Labels,
+			node.CreationTimestamp)
+	}
 	content, err := node.Marshal()
-	if err != nil || len(content) > 250 {
+	if err != nil || len(content) > 350 {
 		t.Errorf("%d bytes are left (%v): %+v", len(content), err, node)
 	}
 	if object, err := nodes.Strip("a tombstone"); object != "a tombstone" || err != nil {

@@ -23,7 +23,7 @@ func InPages(source cache.ListerWatcher) cache.ListerWatcher {
 				options.ResourceVersion = "" // the limit counts only without a version
 			}
 			answer, err := inner.ListWithContext(ctx, options)
-			if list, is := answer.(*corev1.NodeList); is {
+			if list, ok := answer.(*corev1.NodeList); ok {
 				for i := range list.Items {
 					_, _ = Strip(&list.Items[i]) // never fails
 				}
@@ -44,8 +44,8 @@ func LogForbiddenOnce(logger logr.Logger) cache.WatchErrorHandlerWithContext {
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		case said.CompareAndSwap(false, true):
 			logger.Info("Nodes can't be watched, so idle runners stay on a node that is about to go away until they "+
-				"are evicted: let the manager's ClusterRole list and watch nodes, as the chart does, or set "+
-				"flags.watchNodes to false", "cause", err.Error())
+				"are evicted, and runners wait for volumes on nodes that are gone: let the manager's ClusterRole list and "+
+				"watch nodes, as the chart does, or set flags.watchNodes to false", "cause", err.Error())
 		}
 	}
 }

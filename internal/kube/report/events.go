@@ -132,7 +132,7 @@ type bucket struct{ namespace, scaleSet, kind, reason string }
 // namespace with those of other sets, and its spec names its own.
 func bucketOf(object client.Object, kind, reason string) bucket {
 	set := kube.ScaleSetOf(object)
-	if listener, is := object.(*v1alpha1.AutoscalingListener); is {
+	if listener, ok := object.(*v1alpha1.AutoscalingListener); ok {
 		set = types.NamespacedName{
 			Namespace: listener.Spec.AutoscalingRunnerSetNamespace,
 			Name:      listener.Spec.AutoscalingRunnerSetName,
@@ -154,7 +154,7 @@ func LimitEvents(recorder events.EventRecorder, clk clock.PassiveClock) events.E
 func (l *limitedRecorder) Eventf(
 	regarding, related runtime.Object, eventType, reason, action, note string, arguments ...any,
 ) {
-	if object, is := regarding.(client.Object); is {
+	if object, ok := regarding.(client.Object); ok {
 		kind, warning := fmt.Sprintf("%T", regarding), eventType == corev1.EventTypeWarning
 		said := text{about: object.GetUID(), kind: kind, reason: reason, words: fmt.Sprintf(note, arguments...)}
 		_, repeated := l.said.Get(said)

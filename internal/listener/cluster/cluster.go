@@ -19,7 +19,7 @@ const RequestTimeout = 10 * time.Second
 type Cluster interface {
 	// RunnerSet reads the set.
 	RunnerSet(ctx context.Context) (*RunnerSet, error)
-	// Publish writes the desired count and the session's ID in one patch, and returns the set as it is after that.
+	// Publish writes the demand and the session's ID in one patch, and returns the set as it is after that.
 	Publish(ctx context.Context, publication Publication) (*RunnerSet, error)
 	// WriteStatus writes status.listener of the set.
 	WriteStatus(ctx context.Context, status v1alpha1.ListenerStatus) error
@@ -27,8 +27,9 @@ type Cluster interface {
 	ReportJob(ctx context.Context, runner string, status v1alpha1.EphemeralRunnerStatus) error
 }
 
-// Desired is the listener's demand on the EphemeralRunnerSet. Replicas is the number of runners that there should be,
-// by the statistics with the number PatchID, and AssignedJobs the number of jobs in these statistics. CanceledJobs counts
+// Desired is the listener's demand on the EphemeralRunnerSet. AssignedJobs is the number of jobs in the statistics with
+// the number PatchID. Replicas is the number of runners that the listener asks for by them: ARC's set follows it; ours
+// decides from the jobs, and hears it only while nothing of ours serves the set. CanceledJobs counts
 // the jobs that ended cancelled before a runner had taken them, since the set exists.
 type Desired struct {
 	Replicas, PatchID, AssignedJobs, CanceledJobs int

@@ -85,7 +85,7 @@ func (k *kubernetes) WriteStatus(ctx context.Context, status v1alpha1.ListenerSt
 	patch := map[string]any{"status": map[string]any{"listener": map[string]any{
 		"state": status.State, "reason": status.Reason, "message": status.Message, "since": status.Since,
 		"strayRegistrations": status.StrayRegistrations, "unknownRunnerJobs": status.UnknownRunnerJobs,
-		"waiting": status.Waiting,
+		"waiting": status.Waiting, "availableJobs": status.AvailableJobs, "gaveUp": status.GaveUp,
 	}}}
 	if _, err := k.patch(ctx, runnerSets, k.name, patch, "status"); err != nil {
 		return fmt.Errorf("patch status of EphemeralRunnerSet %s/%s: %w", k.namespace, k.name, err)

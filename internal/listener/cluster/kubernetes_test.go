@@ -95,7 +95,7 @@ func TestAStateReplacesTheLastAsAWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := wire{http.MethodPatch, setPath + "/status", "application/merge-patch+json",
-		`{"status":{"listener":{"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening",` +
+		`{"status":{"listener":{"availableJobs":0,"gaveUp":null,"message":"","reason":"","since":"2026-07-01T12:00:00Z","state":"Listening",` +
 			`"strayRegistrations":0,"unknownRunnerJobs":null,"waiting":null}}}`}
 	if diff := cmp.Diff(want, *seen); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)

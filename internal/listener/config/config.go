@@ -62,12 +62,9 @@ type Config struct {
 	MinRunners int `json:"min_runners"`
 	// PlacesJobs says that the EphemeralRunnerSet has the number of jobs for which there is room. ARC does not have
 	// this key.
-	PlacesJobs bool `json:"places_jobs,omitempty"`
-	// A job that has waited for WaitingAfterSeconds is listed in the runner set's status; 0 lists none. ARC does not
-	// have this key.
-	WaitingAfterSeconds int    `json:"waiting_after_seconds,omitempty"`
-	RunnerScaleSetID    int    `json:"runner_scale_set_id"`
-	RunnerScaleSetName  string `json:"runner_scale_set_name"`
+	PlacesJobs         bool   `json:"places_jobs,omitempty"`
+	RunnerScaleSetID   int    `json:"runner_scale_set_id"`
+	RunnerScaleSetName string `json:"runner_scale_set_name"`
 	// ServerRootCA has certificates in PEM form to trust in addition to the system's.
 	ServerRootCA    string `json:"server_root_ca"`
 	LogLevel        string `json:"log_level"`

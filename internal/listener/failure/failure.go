@@ -14,6 +14,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/causes"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
 // Reasons in status.listener on which no other component acts. The manager copies them to the AutoscalingRunnerSet's
@@ -102,7 +103,7 @@ func IsRefusal(reason string) bool { return actions.RefusalClass(reason).IsKnown
 // Explain returns the reason of a failed call to GitHub, and the error with what happens next or what to do about it.
 func Explain(err error) (reason string, explained error) {
 	_, malformed := errors.AsType[*actions.MalformedMessageError](err)
-	cause := causes.Of(err)
+	cause := causes.Of(err).Row
 	switch {
 	case errors.Is(err, actions.ErrSessionNotFound):
 		return ReasonSessionLost, fmt.Errorf("%w; a new one is opened", err)
@@ -110,11 +111,11 @@ func Explain(err error) (reason string, explained error) {
 		return ReasonMalformedMessage, fmt.Errorf("%w; it has no ID and can't be deleted, so the listener keeps "+
 			"polling for it; check the proxy or gateway on the way, and contact GitHub's support if it persists", err)
 	case cause.Reason == "" && errors.Is(err, ErrUnusable):
-		cause = causes.For(v1alpha1.ReasonInvalidConfiguration)
+		cause = meaning.For(v1alpha1.ReasonInvalidConfiguration)
 	case cause.Reason == "" || cause.Reason == v1alpha1.ReasonGitHubUnavailable:
-		cause = causes.For(v1alpha1.ReasonGitHubUnavailable)
+		cause = meaning.For(v1alpha1.ReasonGitHubUnavailable)
 		if errors.Is(err, context.DeadlineExceeded) {
-			cause = causes.For(v1alpha1.ReasonTimeout)
+			cause = meaning.For(v1alpha1.ReasonTimeout)
 		}
 	}
 	return cause.Reason, fmt.Errorf("%w%s", err, cause.Next())

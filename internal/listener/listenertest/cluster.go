@@ -130,6 +130,23 @@ func (c *Cluster) State() string {
 	return string(last.State) + "/" + last.Reason
 }
 
+// Status returns the last status, and StatusWrites the number of them.
+func (c *Cluster) Status() (status v1alpha1.ListenerStatus) {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	if len(c.States) > 0 {
+		status = c.States[len(c.States)-1]
+	}
+	return status
+}
+
+// StatusWrites returns the number of writes of the status.
+func (c *Cluster) StatusWrites() int {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return len(c.States)
+}
+
 // Job returns the latest report about a runner.
 func (c *Cluster) Job(runner string) v1alpha1.EphemeralRunnerStatus {
 	c.Mu.Lock()

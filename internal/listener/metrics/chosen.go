@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -33,7 +34,9 @@ type chosen struct {
 	kinds  map[string]*kinds
 }
 
-func (m *Metrics) choose(settings *config.Config) *chosen {
+// choose returns the metrics that the configuration selects, beside those about the listener itself. It logs what it
+// leaves out.
+func choose(settings *config.Config, o *own, log logr.Logger) *chosen {
 	c := &chosen{
 		configured: settings.Metrics, preset: settings.MetricsLabels, ofSet: labelsOfSet(settings),
 		few:  settings.Metrics == nil && settings.MetricsLabels != config.MetricsLabelsARC,
@@ -42,7 +45,6 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 		histograms: map[string]*prometheus.HistogramVec{}, labels: map[string][]string{}, kinds: map[string]*kinds{},
 	}
 	labels := prometheus.Labels{labelName: c.ofSet[labelName], labelNamespace: c.ofSet[labelNamespace]}
-	o := m.own
 	prometheus.WrapRegistererWith(labels, c.registry).MustRegister(
 		o.dropped, o.requests, o.decisions, o.remaining, o.reset, o.expires, o.session, o.wanted, o.polled)
 	preset := few
@@ -54,18 +56,18 @@ func (m *Metrics) choose(settings *config.Config) *chosen {
 		wanted = known
 	}
 	for name, metric := range wanted.Gauges {
-		if _, ok := known.Gauges[name]; m.usable(name, ok, metric != nil) {
-			m.add(name, c.addGauge(name, metric.Labels))
+		if _, ok := known.Gauges[name]; isUsable(log, name, ok, metric != nil) {
+			logRefused(log, name, c.addGauge(name, metric.Labels))
 		}
 	}
 	for name, metric := range wanted.Counters {
-		if _, ok := known.Counters[name]; m.usable(name, ok, metric != nil) {
-			m.add(name, c.addCounter(name, metric.Labels))
+		if _, ok := known.Counters[name]; isUsable(log, name, ok, metric != nil) {
+			logRefused(log, name, c.addCounter(name, metric.Labels))
 		}
 	}
 	for name, metric := range wanted.Histograms {
-		if base, ok := known.Histograms[name]; m.usable(name, ok, metric != nil) {
-			m.add(name, c.addHistogram(name, metric, base.Buckets))
+		if base, ok := known.Histograms[name]; isUsable(log, name, ok, metric != nil) {
+			logRefused(log, name, c.addHistogram(name, metric, base.Buckets))
 		}
 	}
 	return c
@@ -79,10 +81,10 @@ func endpoint(settings *config.Config) string {
 	return settings.MetricsEndpoint
 }
 
-// usable reports whether the configuration describes a metric that exists. It logs a metric that does not.
-func (m *Metrics) usable(name string, known, given bool) bool {
+// isUsable reports whether the configuration describes a metric that exists. It logs a metric that does not.
+func isUsable(log logr.Logger, name string, known, given bool) bool {
 	if !known {
-		m.log.Info(
+		log.Info(
 			"listenerMetrics names a metric that does not exist as this kind of metric, skipping it",
 			"metric", name,
 		)
@@ -90,11 +92,11 @@ func (m *Metrics) usable(name string, known, given bool) bool {
 	return known && given
 }
 
-// add logs why a metric could not be registered: a label's name is invalid or occurs twice, or its buckets don't
+// logRefused logs why a metric could not be registered: a label's name is invalid or occurs twice, or its buckets don't
 // ascend.
-func (m *Metrics) add(name string, err error) {
+func logRefused(log logr.Logger, name string, err error) {
 	if err != nil {
-		m.log.Error(err, "A metric can't be exported, correct it in listenerMetrics", "metric", name)
+		log.Error(err, "A metric can't be exported, correct it in listenerMetrics", "metric", name)
 	}
 }
 
@@ -142,7 +144,7 @@ func (c *chosen) set(name string, value float64) {
 
 func (c *chosen) count(name string, job *actions.JobMessageBase, result string) {
 	if counter, ok := c.counters[name]; ok {
-		labels := pick(c.ofJob(job, result), c.labels[name])
+		labels := pick(labelsOfJob(c.ofSet, c.few, job, result), c.labels[name])
 		counter.With(labels).Inc()
 		c.kinds[name].use(labels, counter)
 	}
@@ -152,7 +154,7 @@ func (c *chosen) count(name string, job *actions.JobMessageBase, result string) 
 func (c *chosen) measure(name string, job *actions.JobMessageBase, result string, duration time.Duration) {
 	if histogram, ok := c.histograms[name]; ok {
 		seconds := max(0, duration.Truncate(time.Second).Seconds())
-		labels := pick(c.ofJob(job, result), c.labels[name])
+		labels := pick(labelsOfJob(c.ofSet, c.few, job, result), c.labels[name])
 		histogram.With(labels).Observe(seconds)
 		c.kinds[name].use(labels, histogram)
 	}

@@ -111,7 +111,7 @@ var help = map[string]string{
 
 // defaults returns the metrics for a configuration that selects none.
 func defaults(s shape) *v1alpha1.MetricsConfig {
-	chosen := &v1alpha1.MetricsConfig{
+	selected := &v1alpha1.MetricsConfig{
 		Gauges: map[string]*v1alpha1.GaugeMetric{},
 		Counters: map[string]*v1alpha1.CounterMetric{
 			startedJobs: {Labels: s.started}, completedJobs: {Labels: s.completed},
@@ -126,7 +126,7 @@ func defaults(s shape) *v1alpha1.MetricsConfig {
 		availableJobs, acquiredJobs, assignedJobs, runningJobs, registeredRunners, busyRunners, idleRunners,
 		minRunners, maxRunners, desiredRunners,
 	} {
-		chosen.Gauges[name] = &v1alpha1.GaugeMetric{Labels: setLabels}
+		selected.Gauges[name] = &v1alpha1.GaugeMetric{Labels: setLabels}
 	}
-	return chosen
+	return selected
 }

@@ -31,12 +31,14 @@ func labelsOfSet(settings *config.Config) prometheus.Labels {
 	return labels
 }
 
-// ofJob returns the label values of a job's metrics. Organization and repository are the job's, unless the labels are
-// the default few: then they are the scale set's, and empty where its jobs may come from several.
-func (c *chosen) ofJob(job *actions.JobMessageBase, result string) prometheus.Labels {
-	labels := maps.Clone(c.ofSet)
+// labelsOfJob returns the label values of a job's metrics. Organization and repository are the job's, unless the labels
+// are the default few: then they are the scale set's, and empty where its jobs may come from several.
+func labelsOfJob(
+	ofSet prometheus.Labels, defaultFew bool, job *actions.JobMessageBase, result string,
+) prometheus.Labels {
+	labels := maps.Clone(ofSet)
 	labels[labelJobResult] = knownResult(result)
-	if c.few {
+	if defaultFew {
 		return labels
 	}
 	labels[labelOrganization] = job.OwnerName

@@ -20,8 +20,8 @@ import (
 
 // Metrics counts what happens and serves the result. It is safe for concurrent use.
 type Metrics struct {
+	*own
 	log     logr.Logger
-	own     *own
 	current atomic.Pointer[chosen]
 	// last is the last observation, which is shown again if the choice of metrics changes; nil until there are
 	// statistics.
@@ -46,12 +46,12 @@ func (m *Metrics) Configure(settings *config.Config) {
 	before := m.current.Load()
 	if before == nil || before.path != endpoint(settings) || before.preset != settings.MetricsLabels ||
 		!reflect.DeepEqual(before.configured, settings.Metrics) || !maps.Equal(before.ofSet, labelsOfSet(settings)) {
-		before = m.choose(settings)
+		before = choose(settings, m.own, m.log)
 		m.current.Store(before)
 	}
 	before.set(minRunners, float64(settings.MinRunners))
 	before.set(maxRunners, float64(settings.MaxRunners))
-	m.own.wanted.Set(float64(min(settings.MaxRunners, 1)))
+	m.wanted.Set(float64(min(settings.MaxRunners, 1)))
 	if seen := m.last.Load(); seen != nil {
 		m.show(seen)
 	}
@@ -64,9 +64,9 @@ func (m *Metrics) Statistics(statistics *actions.Statistics, desired int) {
 	if before := m.last.Swap(seen); before != nil {
 		switch {
 		case desired > before.desired:
-			m.own.decisions.WithLabelValues(directionUp).Inc()
+			m.decisions.WithLabelValues(directionUp).Inc()
 		case desired < before.desired:
-			m.own.decisions.WithLabelValues(directionDown).Inc()
+			m.decisions.WithLabelValues(directionDown).Inc()
 		}
 	}
 	m.show(seen)

@@ -79,28 +79,28 @@ func newOwn() *own {
 }
 
 // Dropped counts something that was given up.
-func (m *Metrics) Dropped(reason string) { m.own.dropped.WithLabelValues(reason).Inc() }
+func (o *own) Dropped(reason string) { o.dropped.WithLabelValues(reason).Inc() }
 
 // Request counts a request to GitHub, and shows what its answer says about limits and the token.
-func (m *Metrics) Request(request actions.RequestInfo) {
-	m.own.requests.WithLabelValues(request.Endpoint, request.Status()).Inc()
+func (o *own) Request(request actions.RequestInfo) {
+	o.requests.WithLabelValues(request.Endpoint, request.Status()).Inc()
 	if limit := request.RateLimit; limit != nil {
-		m.own.remaining.WithLabelValues(limit.Resource).Set(float64(limit.Remaining))
-		m.own.reset.WithLabelValues(limit.Resource).Set(float64(limit.Reset.Unix()))
+		o.remaining.WithLabelValues(limit.Resource).Set(float64(limit.Remaining))
+		o.reset.WithLabelValues(limit.Resource).Set(float64(limit.Reset.Unix()))
 	}
 	switch {
 	case !request.TokenExpires.IsZero():
-		m.own.expires.Set(float64(request.TokenExpires.Unix()))
+		o.expires.Set(float64(request.TokenExpires.Unix()))
 	case request.ShowsExpiry():
-		m.own.expires.Set(0)
+		o.expires.Set(0)
 	}
 }
 
 // Polled shows that a session is held, and when it was last polled successfully.
-func (m *Metrics) Polled(at time.Time) {
-	m.own.session.Set(1)
-	m.own.polled.Set(float64(at.Unix()))
+func (o *own) Polled(at time.Time) {
+	o.session.Set(1)
+	o.polled.Set(float64(at.Unix()))
 }
 
 // SessionLost shows that no session is held.
-func (m *Metrics) SessionLost() { m.own.session.Set(0) }
+func (o *own) SessionLost() { o.session.Set(0) }

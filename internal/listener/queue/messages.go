@@ -95,8 +95,8 @@ func (q *Messages) Receive(message *actions.Message) (underWay, counted bool) {
 	return false, len(q.forgotten) < before
 }
 
-// Add returns message as one that is to be reported and deleted.
-func (q *Messages) Add(message *actions.Message, patchID int, deletion errand.Errand) *Message {
+// Enqueue returns message as one that is to be reported and deleted.
+func (q *Messages) Enqueue(message *actions.Message, patchID int, deletion errand.Errand) *Message {
 	added := &Message{Message: message, PatchID: patchID, Errand: deletion}
 	q.Unacked[message.ID] = added
 	return added

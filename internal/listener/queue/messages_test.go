@@ -14,7 +14,7 @@ import (
 // receive takes a message as a listener does, and returns what is known of it.
 func (q *Messages) receive(message *actions.Message) (underWay, counted bool) {
 	if underWay, counted = q.Receive(message); !underWay {
-		q.Add(message, 1, errand.New(time.Second, time.Minute))
+		q.Enqueue(message, 1, errand.New(time.Second, time.Minute))
 	}
 	return underWay, counted
 }

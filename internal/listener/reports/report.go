@@ -59,12 +59,14 @@ func jobStatus(job *actions.JobMessageBase, patchID int) v1alpha1.EphemeralRunne
 	}
 }
 
-// phasesOf returns the times at which, as GitHub says, a job reached the phases of its wait, nil if it says nothing.
+// phasesOf returns the times at which, as GitHub says, a job reached the phases of its wait and ended, nil if it says
+// nothing.
 func phasesOf(job *actions.JobMessageBase) *v1alpha1.RunnerPhases {
 	p := v1alpha1.RunnerPhases{
 		Queued:   reached(job.QueueTime),
 		Assigned: reached(job.ScaleSetAssignTime),
 		Started:  reached(job.RunnerAssignTime),
+		Finished: reached(job.FinishTime),
 	}
 	if p == (v1alpha1.RunnerPhases{}) {
 		return nil
@@ -123,5 +125,6 @@ func mergePhases(older, newer *v1alpha1.RunnerPhases) *v1alpha1.RunnerPhases {
 		Queued:   cmp.Or(newer.Queued, older.Queued),
 		Assigned: cmp.Or(newer.Assigned, older.Assigned),
 		Started:  cmp.Or(newer.Started, older.Started),
+		Finished: cmp.Or(newer.Finished, older.Finished),
 	}
 }

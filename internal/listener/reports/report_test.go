@@ -12,6 +12,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/listener/reports"
+	"github.com/harrier-ci/harrier/internal/phases"
 )
 
 // A report brings GitHub's times of the job's wait, but none that the API server would refuse, and the job's start with
@@ -39,6 +40,25 @@ func TestReportsHaveTheTimesOfTheWait(t *testing.T) {
 			got := reports.Of(&actions.Message{JobsStarted: []actions.JobStarted{job}}, 1, queued)
 			if diff := cmp.Diff(test.want, got[0].Status.Phases); diff != "" {
 				t.Errorf("phases (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheEndOfAJobHasGitHubsTimeBesideThatOfTheReceipt: the listener was away for five minutes while the job ended.
+// Graces count from the receipt, and the job's time ends where GitHub says.
+func TestTheEndOfAJobHasGitHubsTimeBesideThatOfTheReceipt(t *testing.T) {
+	ended := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	heard := ended.Add(5 * time.Minute)
+	for title, test := range map[string]struct{ told, want time.Time }{
+		"told": {ended, ended}, "not told": {time.Time{}, heard}, "out of bounds": {time.Unix(-9, 0), heard},
+	} {
+		t.Run(title, func(t *testing.T) {
+			job := actions.JobCompleted{RunnerName: "runner", Result: "succeeded"}
+			job.FinishTime = test.told
+			got := reports.Of(&actions.Message{JobsCompleted: []actions.JobCompleted{job}}, 1, heard)[0].Status
+			if at := phases.Finished(&got); !got.FinishedAt.Time.Equal(heard) || !at.Time.Equal(test.want) {
+				t.Errorf("it was heard at %s and ended at %s, want %s and %s", got.FinishedAt, at, heard, test.want)
 			}
 		})
 	}

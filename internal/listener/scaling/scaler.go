@@ -1,5 +1,6 @@
-// Package scaling computes from GitHub's statistics and messages the number of runners that there should be, the number
-// of further jobs that there is room for, and the figures that don't fit together. It has state, but no side effects
+// Package scaling computes from GitHub's statistics and messages the number of assigned jobs, the number of runners that
+// the listener asks for by them, the number of further jobs that there is room for, and the figures that don't fit
+// together. It has state, but no side effects
 // and no clock.
 package scaling
 
@@ -94,7 +95,7 @@ func New(minRunners, maxRunners, published int) *Scaler {
 	}
 }
 
-// Known reports whether there were statistics. Without them the desired count is unknown.
+// Known reports whether there were statistics. Without them there is nothing to ask for.
 func (s *Scaler) Known() bool { return !s.StatisticsAt.IsZero() }
 
 // Observe evaluates new statistics. nil, from a service that sends none, stands for the last ones. The patchID grows:
@@ -121,7 +122,7 @@ func (s *Scaler) Evaluate(now time.Time) {
 		}
 	}
 	s.Desired.AssignedJobs = jobs
-	// Can't overflow, whatever GitHub sends.
+	// What ARC's runner set would follow; ours decides from the jobs. Can't overflow, whatever GitHub sends.
 	s.Desired.Replicas = min(s.MinRunners+min(jobs, s.MaxRunners), s.MaxRunners)
 }
 

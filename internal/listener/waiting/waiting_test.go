@@ -31,8 +31,8 @@ func assigned(jobs ...actions.JobMessageBase) *actions.Message {
 	return m
 }
 
-func ids(j *waiting.Jobs, after time.Duration, now time.Time) string {
-	jobs, _ := j.Long(after, now)
+func ids(j *waiting.Jobs, now time.Time) string {
+	jobs, _ := j.Listed(now)
 	var named []string
 	for _, one := range jobs {
 		named = append(named, one.JobID)
@@ -40,44 +40,39 @@ func ids(j *waiting.Jobs, after time.Duration, now time.Time) string {
 	return strings.Join(named, " ")
 }
 
-func TestJobsThatWaitLongAreListedUntilTheyStartOrEnd(t *testing.T) {
-	j := waiting.New(nil)
+func TestJobsThatWaitAreListedUntilTheyStartOrEnd(t *testing.T) {
+	j := waiting.New(nil, nil)
 	j.Update(
-		assigned(job("b", noon.Add(time.Minute)), job("a", noon), job("c", noon.Add(-time.Minute))),
-		noon.Add(2*time.Minute),
+		assigned(job("b", noon.Add(time.Second)), job("a", noon), job("c", noon.Add(-time.Second))), noon,
 	)
-	if got, next := j.Long(10*time.Minute, noon.Add(2*time.Minute)); len(got) != 0 ||
-		!next.Equal(noon.Add(9*time.Minute)) {
-		t.Errorf("at first %v, next %s, want none, and c after ten minutes", got, next)
+	if got, next := j.Listed(noon.Add(3 * time.Second)); len(got) != 0 || !next.Equal(noon.Add(4*time.Second)) {
+		t.Errorf("at first %v, next %s, want none, and c after five seconds", got, next)
 	}
-	later := noon.Add(11 * time.Minute)
-	if got := ids(j, 10*time.Minute, later); got != "c a b" {
+	later := noon.Add(6 * time.Second)
+	if got := ids(j, later); got != "c a b" {
 		t.Errorf("%q wait, want the oldest first", got)
 	}
 	started := &actions.Message{JobsStarted: []actions.JobStarted{{JobMessageBase: job("a", noon), RunnerName: "r"}},
 		JobsCompleted: []actions.JobCompleted{{JobMessageBase: job("c", noon)}}}
 	j.Update(started, later)
-	if got := ids(j, 10*time.Minute, later); got != "b" {
+	if got := ids(j, later); got != "b" {
 		t.Errorf("%q wait, want the one that neither started nor was withdrawn", got)
 	}
-	if got := ids(j, 0, later); got != "" {
-		t.Errorf("%q are listed although nobody wants them", got)
-	}
-	listed, _ := j.Long(time.Minute, later)
-	if got := ids(waiting.New(listed), time.Minute, later); got != "b" {
+	listed, _ := j.Listed(later)
+	if got := ids(waiting.New(listed, nil), later); got != "b" {
 		t.Errorf("the next listener knows %q, want b", got)
 	}
 	j.Update(&actions.Message{Statistics: &actions.Statistics{TotalAssignedJobs: 2, TotalRunningJobs: 2}}, later)
-	if got := ids(j, time.Minute, later); got != "" {
+	if got := ids(j, later); got != "" {
 		t.Errorf("%q wait although GitHub counts none", got)
 	}
 }
 
-// end ends the jobs that have waited for a minute, as many at a time as are listed, until none is listed, and returns
+// end ends the jobs that wait, as many at a time as are listed, until none is listed, and returns
 // their number.
 func end(j *waiting.Jobs, now time.Time) (ended int) {
 	for {
-		jobs, _ := j.Long(time.Minute, now)
+		jobs, _ := j.Listed(now)
 		if len(jobs) == 0 {
 			return ended
 		}
@@ -94,7 +89,7 @@ func end(j *waiting.Jobs, now time.Time) (ended int) {
 // kept for ever.
 func TestOddJobsAreBounded(t *testing.T) {
 	j := manyOddJobs()
-	jobs, _ := j.Long(time.Minute, noon.Add(time.Hour))
+	jobs, _ := j.Listed(noon.Add(time.Hour))
 	if len(jobs) != 50 {
 		t.Errorf("%d are listed, want 50", len(jobs))
 	}
@@ -110,7 +105,7 @@ func TestOddJobsAreBounded(t *testing.T) {
 // GitHub cancels a job after a day: the end of one that seems to wait longer was missed.
 func TestJobsAreForgottenAfterADay(t *testing.T) {
 	j := manyOddJobs()
-	if jobs, next := j.Long(time.Minute, noon.Add(26*time.Hour)); len(jobs) != 0 || !next.IsZero() {
+	if jobs, next := j.Listed(noon.Add(26 * time.Hour)); len(jobs) != 0 || !next.IsZero() {
 		t.Errorf("a day later %d are listed, the next one at %s", len(jobs), next)
 	}
 	if known := end(j, noon.Add(time.Hour)); known != 0 {
@@ -120,7 +115,7 @@ func TestJobsAreForgottenAfterADay(t *testing.T) {
 
 // manyOddJobs returns what is known after 3000 jobs whose texts are long and not printable, and one without an ID.
 func manyOddJobs() *waiting.Jobs {
-	j := waiting.New(nil)
+	j := waiting.New(nil, nil)
 	j.Update(assigned(actions.JobMessageBase{}), noon)
 	for i := range 3000 {
 		odd := job(fmt.Sprint(i), time.Time{})

@@ -125,13 +125,15 @@ func (d *Deployment) look(ctx context.Context) ([]corev1.Pod, error) {
 	return d.own.Others(pods.Items), nil
 }
 
-// remember keeps what a look has shown, for Ready.
+// remember keeps what a look has shown, for Ready and the metric.
 func (d *Deployment) remember(others []corev1.Pod, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.awaited, d.unknown = others, err
+	waiting.Set(1)
 	switch {
 	case err == nil && len(others) == 0:
+		waiting.Set(0)
 		if d.said != "" {
 			d.log.Info("No pod of another revision of the manager's Deployment lives any more", "waited",
 				d.clock.Since(d.since).Round(time.Second).String())

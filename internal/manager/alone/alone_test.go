@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube/kinds"
@@ -137,6 +138,22 @@ func (f *fixture) delete(pod *corev1.Pod) {
 	}
 }
 
+// metric returns what the manager's metrics say of the wait.
+func metric(t *testing.T) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "gha_controller_waits_for_other_revision" {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0
+}
+
 func (f *fixture) events() []eventsv1.Event {
 	f.Helper()
 	list := &eventsv1.EventList{}
@@ -151,7 +168,10 @@ func TestTheLeaseIsNotTakenBesideAnotherRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs := made("old", "theirs")
 		f := start(t, theirs)
-		if f.after(time.Minute) || f.Ready() != nil {
+		if f.after(time.Minute); metric(t) != 1 {
+			t.Errorf("the metric is %v while it waits", metric(t))
+		}
+		if f.after(0) || f.Ready() != nil {
 			t.Fatalf("waits, and is ready as a standby is, while the rollout has not come to the old pod: %v", f.Ready())
 		}
 		f.delete(theirs)
@@ -163,8 +183,8 @@ func TestTheLeaseIsNotTakenBesideAnotherRevision(t *testing.T) {
 			t.Errorf("asked %d times in a day", spent)
 		}
 		f.gone(theirs)
-		if !f.after(0) || f.Ready() != nil {
-			t.Fatalf("still waits when it is gone: %v", f.Ready())
+		if !f.after(0) || f.Ready() != nil || metric(t) != 0 {
+			t.Fatalf("still waits when it is gone: %v, metric %v", f.Ready(), metric(t))
 		}
 		if !strings.Contains(f.log.String(), "No pod of another revision of the manager's Deployment lives any more") {
 			t.Error(f.log.String())
@@ -205,7 +225,7 @@ func TestAListThatFailsIsNoAnswer(t *testing.T) {
 		var refused error = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 		f.refused.Store(&refused)
 		f.await()
-		if f.after(time.Hour) || f.Ready() == nil || !strings.Contains(f.Ready().Error(), "Roles allow it") {
+		if f.after(time.Hour) || metric(t) != 1 || f.Ready() == nil || !strings.Contains(f.Ready().Error(), "Roles allow it") {
 			t.Fatalf("takes the Lease without knowing: %v", f.Ready())
 		}
 		f.refused.Store(nil)

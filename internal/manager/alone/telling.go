@@ -3,9 +3,21 @@ package alone
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
+
+// waiting is served by every manager, whether it leads or not.
+var waiting = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "gha_controller_waits_for_other_revision",
+	Help: "1 while the manager does not act because pods of its Deployment with another template live, or because it " +
+		"can't know whether any do; else 0.",
+})
+
+func init() { metrics.Registry.MustRegister(waiting) }
 
 // tell logs what the manager waits for when that changes, and writes an Event about its pod if it takes longer than a
 // manager needs to end.

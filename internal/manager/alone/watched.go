@@ -47,7 +47,7 @@ func (d *Deployment) Watch(ctx context.Context) error {
 		d.log.V(1).Info("The watch of the pods of the manager's Deployment ended", "cause", err.Error())
 	}) // fails only once it runs
 	news := func(object any) {
-		if pod, is := object.(*corev1.Pod); is && !d.concerns(pod) {
+		if pod, ok := object.(*corev1.Pod); ok && !d.concerns(pod) {
 			return
 		}
 		d.pods.change()
@@ -81,7 +81,7 @@ func (w *watched) all() (pods []corev1.Pod) {
 		return nil
 	}
 	for _, object := range w.store.List() {
-		if pod, is := object.(*corev1.Pod); is {
+		if pod, ok := object.(*corev1.Pod); ok {
 			pods = append(pods, *pod)
 		}
 	}

@@ -1,6 +1,6 @@
 // The API types of the oldest supported Kubernetes, for the one package in this directory; its doc.go says how they are
 // used.
-module github.com/harrier-ci/harrier
+module github.com/harrier-ci/harrier/test
 
 go 1.26.0
 

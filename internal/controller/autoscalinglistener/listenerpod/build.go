@@ -103,8 +103,10 @@ func (b Builder) Pod() (*corev1.Pod, error) {
 	if err := mergeTemplate(pod, b.Policy.Template(spec.Template)); err != nil {
 		return nil, err
 	}
-	if !b.Policy.Unrestricted {
-		pod.Spec.AutomountServiceAccountToken = new(false) // a further container gets none
+	// The listener's container mounts its token itself. A further container gets none, unless the template may say so.
+	further := len(pod.Spec.Containers)+len(pod.Spec.InitContainers) > 1
+	if !b.Policy.Unrestricted || pod.Spec.AutomountServiceAccountToken == nil {
+		pod.Spec.AutomountServiceAccountToken = new(b.Policy.Unrestricted && further)
 	}
 	pod.Labels = kube.Labels(nil, pod.Labels, b.Policy.Inherited(b.Listener.Labels), ownership.Labels(b.Listener))
 	return pod, nil

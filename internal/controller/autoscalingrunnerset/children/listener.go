@@ -67,6 +67,9 @@ func (k *Keeper) createListener(
 		bare := wanted.DeepCopy()
 		wanted.Name, bare.Name = name, name
 		bare.Labels, bare.Annotations = kube.ScaleSetLabels(set, v1alpha1.ComponentListener), nil
+		// From the first moment: owners can't be in another namespace, and by it alone the listener is known as the
+		// manager's own if the set is deleted before a cache shows that it has one.
+		bare.Finalizers = []string{v1alpha1.FinalizerAutoscalingListener}
 		err := kube.Create(ctx, k.options.Client, bare, wanted)
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, err
@@ -121,7 +124,6 @@ func (k *Keeper) listener(w Wanted) *v1alpha1.AutoscalingListener {
 			MaxRunners:                    w.Numbers.Accepted(),
 			MinRunners:                    w.Numbers.Min,
 			CapacityMode:                  mode,
-			WaitingAfter:                  spec.Feedback.WaitingAfter(),
 			Image:                         k.options.ListenerImage,
 			ImagePullSecrets:              pullSecrets,
 			Proxy:                         spec.Proxy,

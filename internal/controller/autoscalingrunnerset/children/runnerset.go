@@ -12,13 +12,13 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/listenertemplate"
 )
 
-// Wanted has all that the objects of a set are made from.
+// Wanted is what the objects of a set are made from.
 type Wanted struct {
 	Set *v1alpha1.AutoscalingRunnerSet
 	// Registration is the scale set on GitHub, at the address in the spec.
@@ -127,7 +127,7 @@ func (k *Keeper) labels(
 	set *v1alpha1.AutoscalingRunnerSet, inherited map[string]string, meta *v1alpha1.ResourceMeta, component string,
 ) map[string]string {
 	labels, _ := kube.Metadata(meta)
-	inherited = ledger.WithoutScope(inherited)
+	inherited = journal.WithoutScope(inherited)
 	maps.DeleteFunc(inherited, func(key, _ string) bool { return kube.ForPruning(key) })
 	return kube.Labels(k.options.ExcludedLabelPrefixes, labels, inherited, kube.ScopeLabels(set.Spec.GitHubConfigUrl),
 		kube.ScaleSetLabels(set, component))

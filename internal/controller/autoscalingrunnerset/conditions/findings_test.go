@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +20,7 @@ func TestCountsAreThoseOfAllRunnerSets(t *testing.T) {
 		f.RunnerSets = append(f.RunnerSets,
 			v1alpha1.EphemeralRunnerSet{Status: v1alpha1.EphemeralRunnerSetStatus{CurrentReplicas: 2,
 				PendingEphemeralRunners: 2}})
-	}).Status("1.2.3")
+	}).NextStatus("1.2.3")
 	got := []int{status.CurrentRunners, status.PendingEphemeralRunners, status.RunningEphemeralRunners,
 		status.FailedEphemeralRunners}
 	if want := []int{5, 2, 2, 1}; !slices.Equal(got, want) {
@@ -29,8 +30,8 @@ func TestCountsAreThoseOfAllRunnerSets(t *testing.T) {
 
 func TestStatusCountsJobsAndBusyRunners(t *testing.T) {
 	status := healthy(func(f *conditions.Findings) {
-		f.RunnerSets[0].Spec.AssignedJobs, f.RunnerSets[0].Spec.Replicas, f.RunnerSets[0].Status.BusyRunners = 4, 5, 1
-	}).Status("1.2.3")
+		f.RunnerSets[0].Spec.AssignedJobs, f.RunnerSets[0].Status.Desired, f.RunnerSets[0].Status.BusyRunners = 4, new(5), 1
+	}).NextStatus("1.2.3")
 	if status.AssignedJobs != 4 || status.DesiredRunners != 5 || status.BusyRunners != 1 || status.IdleRunners != 1 {
 		t.Errorf("%+v, want 4 jobs, 5 desired, 1 busy, 1 idle", status)
 	}
@@ -99,7 +100,7 @@ func TestDrained(t *testing.T) {
 			t.Errorf("%s: %s: %q, want %s: %q", name, got, says, test.want, test.says)
 		}
 		if drained := test.value == "true"; drained != (f.Numbers.Accepted() == 0) ||
-			(drained && f.Status("1.2.3").EffectiveMinRunners != 0) {
+			(drained && f.NextStatus("1.2.3").EffectiveMinRunners != 0) {
 			t.Errorf("%s: %+v is in force", name, f.Numbers)
 		}
 		if ready := conditionOf(t, f, v1alpha1.ConditionReady); test.value == "true" &&
@@ -133,6 +134,23 @@ func TestAListenerWithoutASessionIsReadyWhileMaxRunnersIsZero(t *testing.T) {
 		}), v1alpha1.ConditionListenerReady)
 		if condition.Status != test.status || condition.Reason != test.reason {
 			t.Errorf("%s: %s/%s, want %s/%s", name, condition.Status, condition.Reason, test.status, test.reason)
+		}
+	}
+}
+
+// Whoever waits for what GitHub has kept for a session counts from the time at which it was opened again, also if nobody
+// has seen the moment between.
+func TestASessionThatIsOpenAgainIsATransition(t *testing.T) {
+	for reason, moves := range map[string]bool{v1alpha1.ReasonDrained: true, v1alpha1.ReasonMaxRunnersZero: true,
+		"Listening": false} {
+		before := metav1.NewTime(time.Unix(1_700_000_000, 0))
+		f := healthy(func(f *conditions.Findings) {
+			f.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionListenerReady,
+				Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: before}}
+		})
+		c := conditionOf(t, f, v1alpha1.ConditionListenerReady)
+		if c.Reason != "Listening" || c.LastTransitionTime.Equal(&before) == moves {
+			t.Errorf("after %s: %s since %s", reason, c.Reason, c.LastTransitionTime)
 		}
 	}
 }
@@ -177,7 +195,7 @@ func TestVersionSupported(t *testing.T) {
 		f := healthy(func(f *conditions.Findings) {
 			f.Set.Labels = map[string]string{v1alpha1.LabelVersion: test.chart}
 		})
-		c := meta.FindStatusCondition(f.Status(test.manager).Conditions, v1alpha1.ConditionVersionSupported)
+		c := meta.FindStatusCondition(f.NextStatus(test.manager).Conditions, v1alpha1.ConditionVersionSupported)
 		if got := string(c.Status) + "/" + c.Reason; got != test.want {
 			t.Errorf("chart %q and manager %q: %s, want %s", test.chart, test.manager, got, test.want)
 		}
@@ -216,7 +234,7 @@ func TestStatusSaysForHowManyJobsThereIsRoom(t *testing.T) {
 			if test.noRunnerSet {
 				f.RunnerSets = nil
 			}
-		}).Status("1.2.3")
+		}).NextStatus("1.2.3")
 		if diff := cmp.Diff(test.want, status.AdvertisedCapacity); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}

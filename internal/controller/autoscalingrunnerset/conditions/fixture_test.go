@@ -55,7 +55,7 @@ func healthyUnder(ceiling int, change func(*conditions.Findings)) *conditions.Fi
 // condition.
 func conditionOf(t *testing.T, f *conditions.Findings, about string) metav1.Condition {
 	t.Helper()
-	if c := meta.FindStatusCondition(f.Status("1.2.3").Conditions, about); c != nil {
+	if c := meta.FindStatusCondition(f.NextStatus("1.2.3").Conditions, about); c != nil {
 		return *c
 	}
 	return metav1.Condition{}

@@ -1,17 +1,13 @@
 package conditions
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
@@ -21,9 +17,6 @@ import (
 
 // This file tells which numbers of runners are in force, which schedule they come from, and what keeps a set from
 // running more jobs.
-
-// takesJobs reports whether the set may be given jobs. If not, its listener has no session.
-func (f *Findings) takesJobs() bool { return f.Numbers.Accepted() > 0 }
 
 // whyNoJobs says why a set is given no jobs, as reason and message.
 func (f *Findings) whyNoJobs() (reason, message string) {
@@ -79,8 +72,8 @@ const whoseCeiling = "the controller's limit for each scale set (flags.maxRunner
 // mostRunners names the limit on the set's runners, and who has set it.
 func (f *Findings) mostRunners() string {
 	n, room := &f.Numbers, f.Numbers.Max
-	if limit := f.RunnerSet().Spec.MaxRunners; limit != nil {
-		room = min(room, *limit) // less the runners of older runner sets
+	if current := f.RunnerSet(); current != nil && current.Spec.MaxRunners != nil {
+		room = min(room, *current.Spec.MaxRunners) // less the runners of older runner sets
 	}
 	switch {
 	case n.Max < n.Asked.Max: // whoever can raise maxRunners can't raise that
@@ -162,116 +155,26 @@ func (f *Findings) Edges(before, after []string) []report.Event {
 	return events
 }
 
-var (
-	effectiveMin = numberGauge("effective_min_runners",
-		"Idle runners that are kept: minRunners of the spec or of an open schedule, within limits.")
-	effectiveMax = numberGauge("effective_max_runners",
-		"Most runners of the scale set: maxRunners of the spec or of an open schedule, within limits; 2147483647 "+
-			"if there is no limit.")
-	untilSeconds = numberGauge("effective_until_timestamp_seconds",
-		"When a schedule may change these numbers next, as Unix time; no series if none will.")
-	scheduleOpen = numberGauge("schedule_open", "1 while the window of a schedule is open, 0 while it is closed.",
-		"schedule")
-)
-
-func numberGauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "gha_controller", Name: name, Help: help},
-		append([]string{"name", "namespace"}, labels...))
-	metrics.Registry.MustRegister(gauge)
-	return gauge
-}
-
-// ShowNumbers sets the series of the numbers in force. A set that is being deleted has none; see Show.
-func (s *Shown) ShowNumbers(set types.NamespacedName, f *Findings) {
-	before := s.schedules
-	s.schedules = nil
-	if f.Deleting() {
-		return
+// limit names what keeps the set from running more jobs, as the conditions and figures of its status say, in words that
+// name whose number is reached.
+func (f *Findings) limit(status *v1alpha1.AutoscalingRunnerSetStatus) limits.Limit {
+	seen := limits.Seen{
+		Conditions: status.Conditions, Drained: f.Numbers.Drained, Max: f.Numbers.Limit(), Asked: f.Numbers.Limit(),
+		Assigned: status.AssignedJobs, Announced: status.AdvertisedCapacity,
 	}
-	n := &f.Numbers
-	effectiveMin.WithLabelValues(set.Name, set.Namespace).Set(float64(n.Min))
-	effectiveMax.WithLabelValues(set.Name, set.Namespace).Set(float64(n.Max))
-	if n.Until.IsZero() {
-		untilSeconds.DeleteLabelValues(set.Name, set.Namespace)
-	} else {
-		untilSeconds.WithLabelValues(set.Name, set.Namespace).Set(float64(n.Until.Unix()))
+	if f.Numbers.Max < f.Numbers.Asked.Max {
+		seen.Asked = &f.Numbers.Asked.Max
 	}
-	for _, schedule := range f.Set.Spec.Schedules {
-		open := 0.0
-		if slices.Contains(n.Open, schedule.Name) {
-			open = 1
-		}
-		s.schedules = append(s.schedules, schedule.Name)
-		scheduleOpen.WithLabelValues(set.Name, set.Namespace, schedule.Name).Set(open)
+	if current := f.RunnerSet(); current != nil && current.Spec.MaxRunners != nil {
+		seen.Max = current.Spec.MaxRunners // less the runners of older runner sets
 	}
-	for _, name := range before {
-		if !slices.Contains(s.schedules, name) {
-			scheduleOpen.DeleteLabelValues(set.Name, set.Namespace, name)
-		}
+	limit := limits.Of(seen)
+	switch {
+	case limit.Kind == limits.None || limit.Message != "":
+	case limit.Kind == limits.NoJobs:
+		_, limit.Message = f.whyNoJobs()
+	default:
+		limit.Message = f.mostRunners() + " is reached; further jobs wait on GitHub"
 	}
-}
-
-// A metric tells what keeps a set from running more jobs, and an Event each change of that. The doctor says the same in
-// more words.
-
-// reasonLimitChanged is the reason of all these Events, so that somebody can wait for it.
-const reasonLimitChanged = "LimitChanged"
-
-var limited = numberGauge("scale_set_limited",
-	"1 for what keeps the scale set from running more jobs, by reason; no series while nothing does. "+
-		"It follows within a minute.", "reason")
-
-// ShowLimit sets the series of what limits a set, and returns the Event about a change of the limit, if there is one.
-// after is the set with the status that is about to be written. ShowLimit also returns the time to look again; zero
-// means never. A manager that has just started goes on with the limit that the set's present status shows.
-func (s *Shown) ShowLimit(
-	set types.NamespacedName, f *Findings, after *v1alpha1.AutoscalingRunnerSet,
-) (event *report.Event, again time.Time) {
-	if f.Deleting() {
-		s.settled = nil
-		return nil, time.Time{}
-	}
-	if s.settled == nil {
-		s.settled = limits.SettledOn(report.KnownReason(limits.OfSet(f.Set).Reason))
-		s.showLimit(set, "", s.settled.Told())
-	}
-	limit := limits.OfSet(after)
-	seen, before := report.KnownReason(limit.Reason), s.settled.Told()
-	told, again := s.settled.Note(seen, f.ObservedAt)
-	if told == before {
-		return nil, again
-	}
-	s.showLimit(set, before, told)
-	note := "Nothing limits the scale set any more"
-	if told != "" {
-		why := report.Abridged(cmp.Or(limit.Message, f.whyLimited(limit.Kind)))
-		note = "What limits the scale set now is " + told + ": " + why
-	}
-	if before != "" {
-		note += "; until now: " + before
-	}
-	event = new(report.Normal(reasonLimitChanged, "Scale", note))
-	return event, again
-}
-
-// showLimit moves the series from one reason to another.
-func (s *Shown) showLimit(set types.NamespacedName, before, told string) {
-	if before != "" {
-		limited.DeleteLabelValues(set.Name, set.Namespace, before)
-	}
-	if told != "" {
-		limited.WithLabelValues(set.Name, set.Namespace, told).Set(1)
-	}
-}
-
-// whyLimited says what no condition says: whose number is reached.
-func (f *Findings) whyLimited(kind limits.Kind) string {
-	if kind == limits.NoJobs {
-		_, message := f.whyNoJobs()
-		return message
-	}
-	if f.RunnerSet() == nil {
-		return "the set may have no more runners"
-	}
-	return f.mostRunners() + " is reached; further jobs wait on GitHub"
+	return limit
 }

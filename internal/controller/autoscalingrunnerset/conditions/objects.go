@@ -62,7 +62,7 @@ func listenerCondition(f *Findings) metav1.Condition {
 		return report.Unknown(conditionType, reasonListenerStarting, "the listener has not reported yet")
 	case reported.State == v1alpha1.ListenerStateListening:
 		return report.True(conditionType, reasonListening, reported.Message)
-	case reported.State == v1alpha1.ListenerStateClosed && f.takesJobs():
+	case reported.State == v1alpha1.ListenerStateClosed && f.Numbers.Accepted() > 0:
 		return report.Unknown(conditionType, reasonListenerStarting,
 			"jobs are accepted again; the listener opens its session within seconds, when its configuration has "+
 				"reached it")
@@ -78,15 +78,6 @@ func listenerCondition(f *Findings) metav1.Condition {
 // untroubled are the states that say nothing about why a listener's pod isn't ready.
 var untroubled = []v1alpha1.ListenerState{v1alpha1.ListenerStateListening, v1alpha1.ListenerStateClosed,
 	v1alpha1.ListenerStateStopped}
-
-// runnersCondition returns a condition of the EphemeralRunnerSet, nil if there is none.
-func runnersCondition(f *Findings, conditionType string) *metav1.Condition {
-	runnerSet := f.RunnerSet()
-	if runnerSet == nil {
-		return nil
-	}
-	return meta.FindStatusCondition(runnerSet.Status.Conditions, conditionType)
-}
 
 // PodsForbidden reports whether the set's runners say that their pods are forbidden.
 func (f *Findings) PodsForbidden() bool {

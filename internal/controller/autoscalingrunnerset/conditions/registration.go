@@ -13,10 +13,11 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/causes"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
 // credentialsCondition distinguishes between reading the credentials, from Kubernetes, and having them accepted, by
@@ -132,7 +133,7 @@ func answerCondition(f *Findings) *metav1.Condition {
 	if f.matchesDesired() && !slices.Contains(endedByUser, reason) {
 		return nil
 	}
-	return new(report.False(conditionType, reason, report.Abridged(err.Error())+causes.For(reason).Next()))
+	return new(report.False(conditionType, reason, report.Abridged(err.Error())+meaning.For(reason).Next()))
 }
 
 // endedByUser are the reasons of failures that only a user can end, even of a scale set that was registered before.
@@ -145,7 +146,7 @@ var endedByUser = []string{
 // check doesn't affect the registration, and the listener reports whether GitHub can be reached.
 func (f *Findings) matchesDesired() bool {
 	r, d := f.Registration, f.Desired
-	return r != nil && ledger.SameURL(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) &&
+	return r != nil && journal.SameURL(r.URL, d.URL) && strings.EqualFold(r.Name, d.Name) &&
 		(d.Group == "" || strings.EqualFold(r.Group, d.Group))
 }
 
@@ -163,7 +164,7 @@ func unanswered(f *Findings) metav1.Condition {
 			report.WithAdvice(f.Failure))
 	case f.Asked && f.ObservedAt.Sub(f.LastSync.Started) >= SilentTimeout:
 		return report.False(conditionType, reason,
-			fmt.Sprintf("%s has not answered for %s%s", f.Desired.URL, SilentTimeout, causes.For(reason).Next()))
+			fmt.Sprintf("%s has not answered for %s%s", f.Desired.URL, SilentTimeout, meaning.For(reason).Next()))
 	case f.Cause != nil:
 		return report.Unknown(conditionType, reasonRegistering,
 			"GitHub can't be asked without credentials: see CredentialsValid")

@@ -3,6 +3,7 @@ package conditions
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,16 +11,16 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/limits"
-	"github.com/harrier-ci/harrier/internal/causes"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/podtemplate"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/scaleset"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/meaning"
 )
 
-// summary returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way
+// summarize returns the conditions that kstatus evaluates, Ready, Progressing and Stalled: the set is ready, on its way
 // there, or stuck until somebody changes something. The reason comes from the first step that isn't done, in the order
 // in which a set is set up.
-func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
+func (f *Findings) summarize(status *v1alpha1.AutoscalingRunnerSetStatus) []metav1.Condition {
 	if f.Blocked != "" && (f.Deleting() || !f.HasRunnerSet()) {
 		return report.Unready(v1alpha1.ReasonForeignFinalizers, f.Blocked, true)
 	}
@@ -27,13 +28,13 @@ func (f *Findings) summary(conditions []metav1.Condition) []metav1.Condition {
 		reason, message := f.deletionStage()
 		return f.progressingSummary(reason, message)
 	}
-	if c := unregistered(conditions); c != nil {
+	if c := unregistered(status.Conditions); c != nil {
 		return report.Unready(c.Reason, c.Message, needsUser(c.Reason))
 	}
 	if !f.RegisteredHere() || !f.HasRunnerSet() {
 		return f.progressingSummary(reasonWaitingForRunnerSets, f.awaitedRunnerSet())
 	}
-	return f.runningSummary(conditions)
+	return f.runningSummary(status)
 }
 
 // deletionStage says what a deletion waits for.
@@ -103,7 +104,8 @@ func unregistered(conditions []metav1.Condition) *metav1.Condition {
 }
 
 // runningSummary returns the summary of a set whose objects all exist.
-func (f *Findings) runningSummary(conditions []metav1.Condition) []metav1.Condition {
+func (f *Findings) runningSummary(status *v1alpha1.AutoscalingRunnerSetStatus) []metav1.Condition {
+	conditions := status.Conditions
 	ready := meta.FindStatusCondition(f.Set.Status.Conditions, v1alpha1.ConditionReady)
 	if message := report.Refusal(f.Failure, f.CutShort, ready); message != "" { // the API server's refusal lasts
 		return report.Unready(v1alpha1.ReasonReconcileFailed, message, false)
@@ -133,7 +135,7 @@ func (f *Findings) runningSummary(conditions []metav1.Condition) []metav1.Condit
 		}
 		return f.progressingSummary(c.Reason, c.Message)
 	}
-	return report.Ready(f.readyReason(conditions))
+	return report.Ready(f.readyReason(status))
 }
 
 // listenerCause returns the listener's condition about what its controller could not do, nil if it could do everything.
@@ -154,32 +156,32 @@ func (f *Findings) listenerCause() *metav1.Condition {
 	return nil
 }
 
+// intended are the limits that say nothing of what goes wrong: doubts about GitHub's figures count more.
+var intended = []v1alpha1.LimitKind{limits.None, limits.Pace, limits.Announced, limits.Ceiling, limits.Maximum}
+
 // readyReason returns reason and message of a set that is ready. They say why there are not more runners, unless there
 // are just no jobs.
-func (f *Findings) readyReason(conditions []metav1.Condition) (reason, message string) {
-	limit := limits.Of(limits.Seen{Conditions: conditions}) // those that conditions report
-	if c := withStatus(conditions, v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue); c != nil &&
-		(limit.Kind == limits.None || limit.Kind == limits.Pace) {
-		return c.Reason, c.Message
+func (f *Findings) readyReason(status *v1alpha1.AutoscalingRunnerSetStatus) (reason, message string) {
+	limit := f.limit(status)
+	doubtful := withStatus(status.Conditions, v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue)
+	if doubtful != nil && slices.Contains(intended, limit.Kind) {
+		return doubtful.Reason, doubtful.Message
 	}
-	if limit.Kind != limits.None {
-		return limit.Reason, limit.Message
-	}
-	spec := &f.RunnerSet().Spec
-	switch {
-	case f.Numbers.Drained:
-		reason, message = f.whyNoJobs()
-		return reason, message + ": no jobs are accepted, and those that are assigned run; the condition " +
-			"Drained says when none is left"
-	case spec.MaxRunners == nil || spec.AssignedJobs < *spec.MaxRunners:
+	switch limit.Kind {
+	case limits.None:
 		return reasonReady, f.cutRunners() // even if maxRunners leaves no room for idle runners: no job waits for them
-	case !f.takesJobs():
-		reason, message = f.whyNoJobs()
-		return reason, message + ": no jobs are accepted, jobs that run finish, and assigned ones that have not " +
-			"started wait; raise maxRunners to run jobs"
+	case limits.NoJobs:
+		if f.Numbers.Drained {
+			return limit.Reason, limit.Message + ": no jobs are accepted, and those that are assigned run; the " +
+				"condition Drained says when none is left"
+		}
+		return limit.Reason, limit.Message + ": no jobs are accepted, jobs that run finish, and assigned ones that " +
+			"have not started wait; raise maxRunners to run jobs"
+	case limits.Ceiling, limits.Maximum:
+		return limit.Reason, f.mostRunners() +
+			" is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
 	}
-	return v1alpha1.ReasonMaxRunnersReached, f.mostRunners() +
-		" is reached: further jobs wait on GitHub until a runner is free; raise maxRunners to run more at a time"
+	return limit.Reason, limit.Message
 }
 
 // cutRunners says which numbers of spec and schedules the manager's limit for each set cuts, "" if none.
@@ -203,7 +205,7 @@ func (f *Findings) progressingSummary(reason, message string) []metav1.Condition
 }
 
 // needsUser reports whether the cause that the reason names ends only after somebody has done something.
-func needsUser(reason string) bool { return causes.For(reason).Actor != causes.Nobody }
+func needsUser(reason string) bool { return meaning.For(reason).NeedsHand() }
 
 // untried reports whether the pass was cut short before it came to a template that has changed, or may have: a failure
 // that passes by itself must not make the set ready with it.

@@ -59,7 +59,7 @@ func TestSummary(t *testing.T) {
 		}, metav1.ConditionFalse, "WaitingForRunnerSets", false, v1alpha1.AutoscalingRunnerSetPhasePending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := healthy(test.change).Status("1.2.3")
+			status := healthy(test.change).NextStatus("1.2.3")
 			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, test.ready, test.reason)
 			stalled := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
 			progressing := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionProgressing)
@@ -109,7 +109,7 @@ func TestListenersFailureIsSaid(t *testing.T) {
 				for _, change := range test.change {
 					change(f)
 				}
-			}).Status("1.2.3")
+			}).NextStatus("1.2.3")
 			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, test.ready, test.reason)
 			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 			if test.reason == v1alpha1.ReasonReconcileFailed && ready.Message != "apply Secret: why" {
@@ -153,7 +153,7 @@ func TestReadySaysWhyThereAreNotMoreRunners(t *testing.T) {
 		}, "Unschedulable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := healthy(test.change).Status("1.2.3")
+			status := healthy(test.change).NextStatus("1.2.3")
 			controllertest.WantCondition(t, status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue,
 				test.reason)
 		})
@@ -191,5 +191,17 @@ func TestWhoLimitsEachSetIsTold(t *testing.T) {
 				t.Errorf("at the limit Ready says %q", message)
 			}
 		})
+	}
+}
+
+// While runners of a former template are left, the new runner set may have fewer, or none: that is not a set that takes no
+// jobs.
+func TestRunnersOfAFormerTemplateDontTurnTheSetOff(t *testing.T) {
+	ready := conditionOf(t, healthy(func(f *conditions.Findings) {
+		f.Set.Spec.MaxRunners = new(3)
+		f.RunnerSets[0].Spec.MaxRunners, f.RunnerSets[0].Spec.AssignedJobs = new(0), 3
+	}), v1alpha1.ConditionReady)
+	if ready.Reason != v1alpha1.ReasonMaxRunnersReached {
+		t.Errorf("%s: %s", ready.Reason, ready.Message)
 	}
 }

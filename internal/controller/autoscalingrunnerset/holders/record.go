@@ -1,8 +1,6 @@
 package holders
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -77,7 +75,7 @@ func recordOf(lease *coordinationv1.Lease) (Record, bool) {
 
 // name returns the name of the record's Lease, which there can be only one of for each scale set and way.
 func (s ScaleSet) name() string {
-	return "scale-set-" + kube.Hash([]string{ledger.AddressKey(s.URL), strconv.Itoa(s.ID), string(s.Way)})
+	return "scale-set-" + kube.Hash([]string{journal.AddressKey(s.URL), strconv.Itoa(s.ID), string(s.Way)})
 }
 
 // leaseOf returns the Lease of a record in a namespace. Its labels are those of all that belongs to a scale set.
@@ -99,7 +97,7 @@ func (r Record) leaseOf(namespace string) *coordinationv1.Lease {
 
 // IsAt reports whether the record is about a scale set with that id at the address, however it was reached.
 func (r Record) IsAt(address string, id int) bool {
-	return r.ID == id && ledger.MayBeOneAddress(r.URL, address)
+	return r.ID == id && journal.MayBeOneAddress(r.URL, address)
 }
 
 // bars reports whether a record keeps a set from holding what it has found. It does if both have reached the same
@@ -110,24 +108,7 @@ func (r Record) bars(set Set, found ScaleSet) bool {
 	case r.Holder.UID == set.UID:
 		return false
 	case r.Way == found.Way:
-		return ledger.MayBeOneName(r.Name, found.Name)
+		return journal.MayBeOneName(r.Name, found.Name)
 	}
 	return r.Holder.Key.Namespace == set.Key.Namespace && strings.EqualFold(r.Name, found.Name)
-}
-
-// rivalsOf returns the records that keep a set from holding what it has found, if their holders live. If the set has a
-// record of its own, by another way than a rival in its namespace, the older of the two counts.
-func rivalsOf(records []Record, set Set, found ScaleSet) (rivals []Record) {
-	own := slices.IndexFunc(records, func(r Record) bool { return r.Holder.UID == set.UID })
-	for _, r := range records {
-		if r.bars(set, found) && (r.Way == found.Way || own < 0 || r.precedes(records[own])) {
-			rivals = append(rivals, r)
-		}
-	}
-	return rivals
-}
-
-// precedes orders records by age. Timestamps have whole seconds, so the name decides between those of one.
-func (r Record) precedes(other Record) bool {
-	return cmp.Or(r.lease.CreationTimestamp.Compare(other.lease.CreationTimestamp.Time), cmp.Compare(r.name(), other.name())) < 0
 }

@@ -1,6 +1,7 @@
 package holders
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 )
 
 // Indexes of the cache: records by what is held, by the address at which it is, and by the set that holds it.
@@ -28,13 +29,13 @@ const (
 // Indexes are the functions of these indexes.
 var Indexes = map[string]client.IndexerFunc{
 	IndexByScaleSet: indexed(func(r Record) string { return scaleSetKey(r.URL, r.ID) }),
-	IndexByAddress:  indexed(func(r Record) string { return ledger.AddressKey(r.URL) }),
+	IndexByAddress:  indexed(func(r Record) string { return journal.AddressKey(r.URL) }),
 	IndexByHolder:   indexed(func(r Record) string { return r.Holder.Key.String() }),
 }
 
 func indexed(key func(Record) string) client.IndexerFunc {
 	return func(object client.Object) []string {
-		if lease, is := object.(*coordinationv1.Lease); is {
+		if lease, ok := object.(*coordinationv1.Lease); ok {
 			if r, readable := recordOf(lease); readable {
 				return []string{key(r)}
 			}
@@ -44,7 +45,7 @@ func indexed(key func(Record) string) client.IndexerFunc {
 }
 
 func scaleSetKey(address string, id int) string {
-	return strconv.Itoa(id) + " " + ledger.AddressKey(address)
+	return strconv.Itoa(id) + " " + journal.AddressKey(address)
 }
 
 // HeldError is returned if another set holds the scale set.
@@ -102,8 +103,8 @@ type Store struct {
 
 // Requests maps a record to its holder, which may be gone, unless that is another manager's. It is for a watch.
 func (s *Store) Requests(_ context.Context, object client.Object) []ctrl.Request {
-	lease, is := object.(*coordinationv1.Lease)
-	if !is {
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok {
 		return nil
 	}
 	r, readable := recordOf(lease)
@@ -129,16 +130,18 @@ func (s *Store) Hold(ctx context.Context, set Set, found ScaleSet, created bool)
 }
 
 func (s *Store) hold(ctx context.Context, set Set, found ScaleSet, created bool) error {
-	records, err := s.list(ctx, IndexByScaleSet, scaleSetKey(found.URL, found.ID))
-	if err != nil {
-		return err
-	}
-	if err := s.refuse(ctx, records, set, found, created); err != nil {
-		return err
+	if !created {
+		rival, err := s.Rival(ctx, set, found)
+		if err != nil {
+			return err
+		}
+		if rival != nil {
+			return &HeldError{Holder: rival.Holder.Key, Asking: set.Key, ID: found.ID, Name: found.Name}
+		}
 	}
 	wanted := Record{ScaleSet: found, Holder: set}
 	there := &coordinationv1.Lease{}
-	err = s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: wanted.name()}, there)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: wanted.name()}, there)
 	switch {
 	case apierrors.IsNotFound(err):
 		own, err := s.Of(ctx, set.Key)
@@ -155,18 +158,6 @@ func (s *Store) hold(ctx context.Context, set Set, found ScaleSet, created bool)
 	return s.replace(ctx, there, wanted)
 }
 
-// refuse fails with *HeldError if one of the records keeps a set from holding what it has found.
-func (s *Store) refuse(ctx context.Context, records []Record, set Set, found ScaleSet, created bool) error {
-	if created {
-		return nil
-	}
-	rival, err := s.living(ctx, rivalsOf(records, set, found))
-	if err != nil || rival == nil {
-		return err
-	}
-	return &HeldError{Holder: rival.Holder.Key, Asking: set.Key, ID: found.ID, Name: found.Name}
-}
-
 // replace writes a record over what is there, if that is as it was read and says something else.
 func (s *Store) replace(ctx context.Context, there *coordinationv1.Lease, wanted Record) error {
 	if r, readable := recordOf(there); readable && r.Holder == wanted.Holder && r.ScaleSet == wanted.ScaleSet {
@@ -179,46 +170,44 @@ func (s *Store) replace(ctx context.Context, there *coordinationv1.Lease, wanted
 // Rival returns the record that keeps a set from holding a scale set, nil if none does. The name is that which the set
 // knows it by, "" if it knows none.
 func (s *Store) Rival(ctx context.Context, set Set, known ScaleSet) (*Record, error) {
-	records, err := s.list(ctx, IndexByScaleSet, scaleSetKey(known.URL, known.ID))
-	if err != nil {
-		return nil, err
-	}
-	return s.living(ctx, rivalsOf(records, set, known))
+	return s.living(ctx, IndexByScaleSet, scaleSetKey(known.URL, known.ID), func(r Record, all []Record) bool {
+		return r.rivals(all, set, known)
+	})
+}
+
+// rivals reports whether a record, if its holder lives, keeps a set from holding what it has found. If the set has a
+// record of its own among all, by another way than a rival in its namespace, the older of the two counts.
+func (r Record) rivals(all []Record, set Set, found ScaleSet) bool {
+	own := slices.IndexFunc(all, func(r Record) bool { return r.Holder.UID == set.UID })
+	return r.bars(set, found) && (r.Way == found.Way || own < 0 || r.precedes(all[own]))
+}
+
+// precedes orders records by age. Timestamps have whole seconds, so the name decides between those of one.
+func (r Record) precedes(other Record) bool {
+	return cmp.Or(r.lease.CreationTimestamp.Compare(other.lease.CreationTimestamp.Time), cmp.Compare(r.name(), other.name())) < 0
 }
 
 // IsTaken reports whether a scale set that a set has found has become another's since, under whatever name.
 func (s *Store) IsTaken(ctx context.Context, set Set, found ScaleSet) (bool, error) {
-	records, err := s.list(ctx, IndexByScaleSet, scaleSetKey(found.URL, found.ID))
-	if err != nil {
-		return false, err
-	}
-	taker, err := s.living(ctx, slices.DeleteFunc(records, func(r Record) bool {
-		return r.Holder.UID == set.UID || (r.Way != found.Way && !r.bars(set, found))
-	}))
+	taker, err := s.living(ctx, IndexByScaleSet, scaleSetKey(found.URL, found.ID), func(r Record, _ []Record) bool {
+		return r.Holder.UID != set.UID && (r.Way == found.Way || r.bars(set, found))
+	})
 	return taker != nil, err
 }
 
 // IsHeld reports whether anybody who lives, be it the set that asks, is recorded to hold a scale set.
 func (s *Store) IsHeld(ctx context.Context, set Set, found ScaleSet) (bool, error) {
-	records, err := s.list(ctx, IndexByScaleSet, scaleSetKey(found.URL, found.ID))
-	if err != nil {
-		return false, err
-	}
-	holder, err := s.living(ctx, slices.DeleteFunc(records, func(r Record) bool {
-		return r.Holder != set && !r.bars(set, found)
-	}))
+	holder, err := s.living(ctx, IndexByScaleSet, scaleSetKey(found.URL, found.ID), func(r Record, _ []Record) bool {
+		return r.Holder == set || r.bars(set, found)
+	})
 	return holder != nil, err
 }
 
 // IsNamedByAnother reports whether another set holds a scale set of that name at the address, whatever its id.
 func (s *Store) IsNamedByAnother(ctx context.Context, set Set, found ScaleSet) (bool, error) {
-	records, err := s.list(ctx, IndexByAddress, ledger.AddressKey(found.URL))
-	if err != nil {
-		return false, err
-	}
-	another, err := s.living(ctx, slices.DeleteFunc(records, func(r Record) bool {
-		return !strings.EqualFold(r.Name, found.Name) || !r.bars(set, found)
-	}))
+	another, err := s.living(ctx, IndexByAddress, journal.AddressKey(found.URL), func(r Record, _ []Record) bool {
+		return strings.EqualFold(r.Name, found.Name) && r.bars(set, found)
+	})
 	return another != nil, err
 }
 
@@ -256,9 +245,19 @@ func (s *Store) list(ctx context.Context, index, key string) (records []Record, 
 	return records, nil
 }
 
-// living returns the first record whose holder exists, nil if there is none.
-func (s *Store) living(ctx context.Context, records []Record) (*Record, error) {
+// living returns the first record under a key that counts, beside all that are there, and whose holder exists; nil if
+// there is none.
+func (s *Store) living(
+	ctx context.Context, index, key string, counts func(r Record, all []Record) bool,
+) (*Record, error) {
+	records, err := s.list(ctx, index, key)
+	if err != nil {
+		return nil, err
+	}
 	for i := range records {
+		if !counts(records[i], records) {
+			continue
+		}
 		if lives, err := s.lives(ctx, records[i]); err != nil || lives {
 			return &records[i], err
 		}

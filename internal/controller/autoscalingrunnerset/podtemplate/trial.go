@@ -47,7 +47,7 @@ const ReasonChecking = "CheckingPodTemplate"
 // errNoRunnerContainer is the outcome of a trial that needs no request.
 var errNoRunnerContainer = errors.New(kube.NoRunnerContainer)
 
-// Memory has all that is remembered of pods of one template of a set. The zero value knows nothing.
+// Memory is what is remembered of pods of one template of a set. The zero value knows nothing.
 type Memory struct {
 	// tried is the hash of the pod that was tried last.
 	tried string

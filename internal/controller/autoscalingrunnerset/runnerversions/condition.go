@@ -25,25 +25,6 @@ var endOfVersion = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(endOfVersion) }
 
-// KnownOf returns what a status has of GitHub's versions. Anybody with rights in the namespace may have written it: it
-// is read as versions and times, and deceives only the set itself.
-func KnownOf(configURL string, status *v1alpha1.RunnerVersionStatus) (runnerversion.Known, runnerversion.Seen) {
-	known, seen := runnerversion.At(configURL), runnerversion.Seen{}
-	if status == nil || status.URL != configURL {
-		return known, seen
-	}
-	known.Offered, _ = runnerversion.Parse(status.Newest)
-	if status.NewestSince != nil {
-		seen.Since = status.NewestSince.Time
-	}
-	for _, r := range status.Releases {
-		if v, ok := runnerversion.Parse(r.Version); ok {
-			seen.Releases = append(seen.Releases, runnerversion.Release{Version: v, Published: r.PublishedAt.Time})
-		}
-	}
-	return known, seen
-}
-
 // Condition says until when GitHub takes the version of a set's image, nil if no end is known and none was. It
 // publishes the end, and returns when they say something else.
 func Condition(
@@ -53,8 +34,8 @@ func Condition(
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	image := kube.Image(&set.Spec.Template.Spec, v1alpha1.RunnerContainerName)
 	version, _ := runnerversion.OfImage(image)
-	known, seen := KnownOf(set.Spec.GitHubConfigUrl, status)
-	end, found := known.End(version, seen)
+	known := runnerversion.At(set.Spec.GitHubConfigUrl, status)
+	end, found := known.End(version)
 	if !found {
 		endOfVersion.DeleteLabelValues(key.Name, key.Namespace)
 		if meta.FindStatusCondition(set.Status.Conditions, conditionType) == nil {
@@ -64,7 +45,7 @@ func Condition(
 	}
 	endOfVersion.WithLabelValues(key.Name, key.Namespace).Set(float64(end.At.Unix()))
 	advice := fmt.Sprintf("use a newer image in the template; the newest version that is known is %s",
-		newestOf(known))
+		known.Newest())
 	cause := fmt.Sprintf("30 days after the release of %s", end.Next)
 	switch {
 	case version.Before(runnerversion.Oldest):
@@ -87,11 +68,4 @@ func Condition(
 			fmt.Sprintf("GitHub takes %s until %s", what, day))), end.At.Add(-runnerversion.Warning)
 	}
 	return nil, end.At.Add(-runnerversion.Warning)
-}
-
-func newestOf(known runnerversion.Known) runnerversion.Version {
-	if newest := runnerversion.Newest().Version; known.Offered.Before(newest) {
-		return newest
-	}
-	return known.Offered
 }

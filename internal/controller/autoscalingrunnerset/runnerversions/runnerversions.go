@@ -219,8 +219,8 @@ func read(ctx context.Context, github *rest.Client, budget *feedback.Budget) (fo
 // refused reports whether GitHub has said that the credentials may not read this, or that there is no such thing, as
 // older versions of GitHub Enterprise Server do.
 func refused(err error) bool {
-	answer, is := errors.AsType[*actions.Error](err)
-	return is && (answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusNotFound ||
+	answer, ok := errors.AsType[*actions.Error](err)
+	return ok && (answer.StatusCode == http.StatusForbidden || answer.StatusCode == http.StatusNotFound ||
 		answer.StatusCode == http.StatusUnauthorized) && actions.RetryAt(err, time.Time{}).IsZero()
 }
 

@@ -58,7 +58,7 @@ func DesiredOf(set *v1alpha1.AutoscalingRunnerSet) (Desired, error) {
 	return desired, nil
 }
 
-// Registration returns the entry in the set's ledger for a scale set that has no id yet.
+// Registration returns the entry in the set's journal for a scale set that has no id yet.
 func (d Desired) Registration() v1alpha1.ScaleSetRegistration {
 	return v1alpha1.ScaleSetRegistration{URL: d.URL, Group: d.Group, Name: d.Name}
 }

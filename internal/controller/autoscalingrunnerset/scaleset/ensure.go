@@ -11,7 +11,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/holders"
-	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/ledger"
+	"github.com/harrier-ci/harrier/internal/controller/autoscalingrunnerset/journal"
 	"github.com/harrier-ci/harrier/internal/credentials"
 	"github.com/harrier-ci/harrier/internal/kube"
 )
@@ -27,7 +27,7 @@ type Request struct {
 	// it.
 	Registered  *v1alpha1.ScaleSetRegistration
 	Unconfirmed bool
-	// MayCreate is set if the set's ledger says that GitHub may be asked to create the scale set, and MayExist if an
+	// MayCreate is set if the set's journal says that GitHub may be asked to create the scale set, and MayExist if an
 	// earlier call may have done so. MayBeNamed are other names under which earlier calls may have created one.
 	MayCreate, MayExist bool
 	MayBeNamed          []Name
@@ -70,8 +70,8 @@ func Ensure(ctx context.Context, connections Connections, request Request, last 
 		Reference: request.Reference,
 		MayExist:  request.MayExist,
 	}
-	result.Posted = last.Posted && (ledger.SameURL(last.Desired.URL, request.Desired.URL) ||
-		(request.Registered == nil && ledger.MayBeOneAddress(last.Desired.URL, request.Desired.URL)))
+	result.Posted = last.Posted && (journal.SameURL(last.Desired.URL, request.Desired.URL) ||
+		(request.Registered == nil && journal.MayBeOneAddress(last.Desired.URL, request.Desired.URL)))
 	work := sync{
 		desired:    request.Desired,
 		holders:    request.Holders,
@@ -109,7 +109,7 @@ func (r Result) Registration() *v1alpha1.ScaleSetRegistration {
 // Replaces reports whether the answer names another scale set at the registration's address, which is to replace the
 // registered one.
 func (r Result) Replaces(registered v1alpha1.ScaleSetRegistration) bool {
-	return r.Set != nil && r.Set.ID != registered.ID && ledger.SameURL(r.Desired.URL, registered.URL)
+	return r.Set != nil && r.Set.ID != registered.ID && journal.SameURL(r.Desired.URL, registered.URL)
 }
 
 // identify sets what is known about the scale set before GitHub is asked, from the last call and from the registration.
@@ -117,7 +117,7 @@ func (r Result) Replaces(registered v1alpha1.ScaleSetRegistration) bool {
 func (s *sync) identify(
 	ctx context.Context, recorded *v1alpha1.ScaleSetRegistration, unconfirmed bool, last Result,
 ) error {
-	registered := recorded != nil && ledger.MayBeOneAddress(recorded.URL, s.desired.URL)
+	registered := recorded != nil && journal.MayBeOneAddress(recorded.URL, s.desired.URL)
 	if registered {
 		taken, err := s.isAnothers(ctx, recorded.ID, recorded.Name)
 		if err != nil {
@@ -125,7 +125,7 @@ func (s *sync) identify(
 		}
 		registered = !taken
 	}
-	asked := ledger.SameURL(last.Desired.URL, s.desired.URL)
+	asked := journal.SameURL(last.Desired.URL, s.desired.URL)
 	answered := asked && last.Set != nil
 	if answered {
 		taken, err := s.isAnothers(ctx, last.Set.ID, last.Set.Name)
@@ -140,7 +140,7 @@ func (s *sync) identify(
 	case registered:
 		s.id = recorded.ID
 		// The annotations may have been copied, including the name, and another spelling may lead to another server.
-		if unconfirmed || !ledger.SameURL(recorded.URL, s.desired.URL) {
+		if unconfirmed || !journal.SameURL(recorded.URL, s.desired.URL) {
 			s.named = &recorded.Name
 		}
 	}

@@ -19,7 +19,7 @@ const (
 	defaultGroupName = "Default"
 )
 
-// ErrAbsent is returned if GitHub does not have the scale set and the ledger does not say that it may be created.
+// ErrAbsent is returned if GitHub does not have the scale set and the journal does not say that it may be created.
 var ErrAbsent = errors.New("GitHub does not have the scale set; it is created by the next request")
 
 // Name identifies a scale set if its id can't be used.

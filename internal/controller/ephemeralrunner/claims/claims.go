@@ -7,6 +7,7 @@ package claims
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -23,6 +24,8 @@ type Memory struct {
 	// nobody gets a claim that must not be passed on.
 	EndedAt time.Time
 	Settled bool
+	// UsedPercent has how full the volumes of its last pod were at the end of its job, by their names.
+	UsedPercent map[string]int
 }
 
 // See remembers what the states of a runner's pod say, whichever attempt it belongs to. vanished is set if the pod is
@@ -34,14 +37,14 @@ func (m *Memory) See(vanished bool, states ...podstatus.State) {
 	}
 }
 
-// Named reports whether a runner has a claim. One without a name is an empty directory.
-func Named(runner *v1alpha1.EphemeralRunner) bool {
-	for _, name := range runner.Spec.VolumeClaims {
-		if name != "" {
-			return true
-		}
+// Fill remembers how full the volumes of a pod, nil if there is none, were at its end.
+func (m *Memory) Fill(pod *corev1.Pod) {
+	if pod == nil {
+		return
 	}
-	return false
+	if used := volumeclaims.UsedPercent(pod); used != nil {
+		m.UsedPercent = used
+	}
 }
 
 // Facts are what besides is known of a runner.

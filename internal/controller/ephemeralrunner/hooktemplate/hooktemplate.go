@@ -33,14 +33,13 @@ const (
 	maxSources = 8
 )
 
-// Needed reports whether the runner of a pod uses container hooks and its environment names no template. The image's
-// own environment can't be seen from here. A source of variables that can't be read may name one. No cache must answer
-// for reader.
+// Needed reports whether the environment of a runner, which uses container hooks, names no template. The image's own
+// environment can't be seen from here. A source of variables that can't be read may name one. No cache must answer for
+// reader.
 func Needed(ctx context.Context, reader client.Reader, pod *corev1.Pod) bool {
 	container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName)
-	_, hooks := kube.RunnerEnv(&pod.Spec, kube.EnvContainerHooks)
 	_, named := kube.RunnerEnv(&pod.Spec, kube.EnvHookTemplate)
-	if container == nil || !hooks || named || taken(&pod.Spec, container) {
+	if container == nil || named || taken(&pod.Spec, container) {
 		return false
 	}
 	var sources []corev1.EnvFromSource

@@ -94,7 +94,6 @@ func TestWhoGetsATemplate(t *testing.T) {
 		reads  int
 	}{
 		"no template":                  {pod: newPod(), needs: true},
-		"no hooks":                     {pod: newPod(func(_ *corev1.PodSpec, c *corev1.Container) { c.Env = nil })},
 		"no runner":                    {pod: newPod(func(s *corev1.PodSpec, _ *corev1.Container) { s.Containers = s.Containers[:1] })},
 		"a variable":                   {pod: newPod(env("/mine.yaml"))},
 		"no template, by a variable":   {pod: newPod(env(""), from("configmap/none"))},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
+	"github.com/harrier-ci/harrier/internal/volumesnapshots"
 )
 
 // createClaims creates the claims that the runner names and that don't exist. One that exists must be the set's,
@@ -107,12 +109,36 @@ func (l *Launcher) createClaim(
 		return nil, requestFailure(v1alpha1.ReasonVolumeClaimRefused, "create claim "+claim.Name, err)
 	case kube.IsQuotaExceeded(err):
 		return nil, &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
-			"the API server refuses claim %s: %v: raise the quota, lower volumeClaimPool.max, or delete claims "+
-				"that nobody needs", claim.Name, err)}
+			"the API server refuses claim %s: %v: raise the quota, lower volumeClaimPool.max (in mode Snapshot "+
+				"maxRunners), or delete claims that nobody needs", claim.Name, err)}
 	}
 	return nil, &rules.Failure{Reason: v1alpha1.ReasonVolumeClaimRefused, Message: fmt.Sprintf(
 		"the API server refuses claim %s: %v: correct volumeClaimTemplates of the AutoscalingRunnerSet, or what "+
 			"forbids it in namespace %s", claim.Name, err, claim.Namespace)}
+}
+
+// CommitClaims writes on the runner's claims that a snapshot may be made of them, because its job, which ended before
+// now, is trusted. Claims that aren't the set's are left alone, whatever the runner names.
+func (l *Launcher) CommitClaims(
+	ctx context.Context, set *v1alpha1.AutoscalingRunnerSet, runner *v1alpha1.EphemeralRunner, now time.Time,
+) error {
+	commit := volumesnapshots.NewCommit(runner, now).String()
+	for _, name := range slices.Sorted(maps.Values(runner.Spec.VolumeClaims)) {
+		if name == "" {
+			continue
+		}
+		before := &corev1.PersistentVolumeClaim{}
+		err := l.options.Client.Get(ctx, types.NamespacedName{Namespace: runner.Namespace, Name: name}, before)
+		if err == nil && volumeclaims.Belongs(set, before) && before.DeletionTimestamp == nil {
+			after := before.DeepCopy()
+			kube.SetAnnotation(after, v1alpha1.AnnotationVolumeClaimCommit, commit)
+			_, err = kube.Patch(ctx, l.options.Client, after, before)
+		}
+		if kube.IgnoreOvertaken(err) != nil {
+			return fmt.Errorf("write on claim %s that a snapshot may be made of it: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // DiscardClaims deletes the runner's claims, of which none may be passed on to another runner. Claims that aren't the

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,6 +129,71 @@ func TestMissingClaimsAreCreated(t *testing.T) {
 		}
 		if got := strings.Join(mounted, " "); got != "cache=set-cache-bcdfg docker=set-docker-bcdfg tmp" {
 			t.Errorf("the pod mounts %s", got)
+		}
+	})
+}
+
+// ofSnapshots is a set whose claims are copies of the newest snapshot.
+func ofSnapshots(s *v1alpha1.AutoscalingRunnerSet) {
+	s.Spec.VolumeClaimPool = &v1alpha1.VolumeClaimPool{Mode: v1alpha1.SnapshotClaims}
+}
+
+// A driver may take seconds for a copy: it is requested while GitHub makes the registration, so that it costs a job no
+// more than the driver's own time.
+func TestACopyOfASnapshotIsRequestedWhileGitHubIsAsked(t *testing.T) {
+	for name, test := range map[string]struct {
+		change []func(*v1alpha1.AutoscalingRunnerSet)
+		early  bool
+	}{
+		"mode Snapshot": {[]func(*v1alpha1.AutoscalingRunnerSet){ofSnapshots}, true},
+		"mode Claims":   {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(f *fixture) {
+				f.github.meanwhile = func() { <-time.After(time.Second) }
+				runner := newRunner(withClaim)
+				runner.Annotations = map[string]string{v1alpha1.AnnotationVolumeClaimSeed: "zzzzz"}
+				f.launchOf(newSet(test.change...), runner, 0)
+				if early := f.claim(claimName) != nil; early != test.early {
+					t.Errorf("there is a claim while GitHub makes the registration: %t", early)
+				}
+				<-time.After(2 * time.Second)
+				synctest.Wait()
+				claim := f.claim(claimName)
+				if !f.hasPod() || claim == nil {
+					t.Fatal("there is no pod, or no claim")
+				}
+				source := claim.Spec.DataSource
+				if copied := source != nil && source.Kind == "VolumeSnapshot" && source.Name == "set-cache-zzzzz" &&
+					*source.APIGroup == "snapshot.storage.k8s.io"; copied != test.early {
+					t.Errorf("the claim is a copy of %+v", source)
+				}
+			})
+		})
+	}
+}
+
+// Nothing is under way when a launch has failed, and what was requested is used by the next try.
+func TestACopyIsUsedByTheNextTry(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.github.refuse = errGitHubAway
+		set, runner := newSet(ofSnapshots), newRunner(withClaim)
+		if f.launchOf(set, runner, 0).Failure == nil || f.claim(claimName) == nil {
+			t.Fatal("no failure, or no claim")
+		}
+		if source := f.claim(claimName).Spec.DataSource; source != nil {
+			t.Errorf("a runner without a snapshot gets a copy of %v", source)
+		}
+		f.github.refuse = nil
+		wantFailure(t, f.launchOf(set, runner, 0), nil)
+		creations := 0
+		for _, request := range f.requests {
+			if request == "create PersistentVolumeClaim" {
+				creations++
+			}
+		}
+		if creations != 1 || !f.hasPod() {
+			t.Errorf("the claim was created %d times", creations)
 		}
 	})
 }

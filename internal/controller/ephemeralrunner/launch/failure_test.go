@@ -64,8 +64,8 @@ func TestARunnerThatIsNotRegisteredNamesTheNextStep(t *testing.T) {
 	} {
 		wrapped := fmt.Errorf("register: %w", test.err)
 		for _, failure := range notRegistered(t, wrapped) {
-			next, is := strings.CutPrefix(failure.Message, wrapped.Error())
-			if !is || !strings.HasPrefix(next, test.next) || (test.next == "") != (next == "") {
+			next, ok := strings.CutPrefix(failure.Message, wrapped.Error())
+			if !ok || !strings.HasPrefix(next, test.next) || (test.next == "") != (next == "") {
 				t.Errorf("%s: %q is added to the error's text, want %q", name, next, test.next)
 			}
 		}

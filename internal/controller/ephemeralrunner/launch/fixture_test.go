@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -41,6 +43,7 @@ type fixture struct {
 	github *github
 	// requests are those that the launcher has sent, as "create Pod". Reads are "get", or "live" if no cache may answer.
 	requests []string
+	mu       sync.Mutex // two may be under way
 	// fails are the errors of requests, which do nothing then; meanwhile is what happens just before one is answered.
 	fails     map[string]error
 	meanwhile map[string]func()
@@ -91,7 +94,7 @@ func (f *fixture) asked(read string) client.WithWatch {
 			if err := f.request("create", o); err != nil {
 				return err
 			}
-			o.SetUID(types.UID(fmt.Sprintf("uid-%d", len(f.requests))))
+			o.SetUID(uuid.NewUUID())
 			err := api.Create(ctx, o, options...)
 			if _, isPod := o.(*corev1.Pod); isPod && f.lost {
 				return errNoAnswer
@@ -125,7 +128,9 @@ func (f *fixture) asked(read string) client.WithWatch {
 // request records a request and returns its error.
 func (f *fixture) request(verb string, o client.Object) error {
 	request := verb + strings.Replace(fmt.Sprintf("%T", o), "*v1.", " ", 1)
+	f.mu.Lock()
 	f.requests = append(f.requests, request)
+	f.mu.Unlock()
 	if happens := f.meanwhile[request]; happens != nil {
 		happens()
 	}

@@ -58,7 +58,7 @@ var jitSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 
 func init() { metrics.Registry.MustRegister(jitSeconds) }
 
-// Options has all that a Launcher needs from outside.
+// Options are what a Launcher needs from outside.
 type Options struct {
 	// Client writes to the API server, and reads Secrets from it. Reader reads pods from it: a stale cache would cost a
 	// job.
@@ -105,6 +105,16 @@ func (l *Launcher) Launch(
 		if memory.abandoned.Load() {
 			return 0, errAbandoned
 		}
+		var claims func() error
+		if len(runner.Spec.VolumeClaims) > 0 {
+			claims = func() error { return l.createClaims(ctx, set, runner) }
+			if set.Spec.OfSnapshots() { // copies, for which a driver may take seconds, are requested at once
+				created := make(chan error, 1)
+				go func() { created <- l.createClaims(ctx, set, runner) }()
+				claims = sync.OnceValue(func() error { return <-created })
+				defer func() { _ = claims() }() // nothing is under way when this returns
+			}
+		}
 		registered, err := l.register(ctx, memory, runner, reuse)
 		if err != nil {
 			return 0, err
@@ -115,8 +125,8 @@ func (l *Launcher) Launch(
 		if err := l.createSecret(ctx, memory, runner, registered); err != nil {
 			return registered.id, err
 		}
-		if len(runner.Spec.VolumeClaims) > 0 && !memory.abandoned.Load() {
-			if err := l.createClaims(ctx, set, runner); err != nil {
+		if claims != nil && !memory.abandoned.Load() {
+			if err := claims(); err != nil {
 				return registered.id, err
 			}
 		}

@@ -162,7 +162,9 @@ func registrationFailure(err error) *rules.Failure {
 	switch {
 	case credentials.Gone(err):
 		f.Reason = v1alpha1.ReasonCredentialsMissing
-	case slices.Contains([]string{"", v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonRefusedByGitHub}, f.Reason):
+	case slices.Contains([]string{
+		"", v1alpha1.ReasonGitHubUnavailable, v1alpha1.ReasonHostNotFound, v1alpha1.ReasonRefusedByGitHub,
+	}, f.Reason):
 		f.Reason = v1alpha1.ReasonRegistrationFailed
 	}
 	return f

@@ -22,7 +22,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// Options has all that a Marker needs from outside.
+// Options are what a Marker needs from outside.
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server. Reader reads from the API server.
 	Client   client.Client

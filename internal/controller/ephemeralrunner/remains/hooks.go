@@ -25,7 +25,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
 
-// Options has all that a Remover needs from outside.
+// Options are what a Remover needs from outside.
 type Options struct {
 	// Client reads from the manager's cache and writes to the API server. Reader reads from the API server.
 	Client client.Client
@@ -39,8 +39,9 @@ type Options struct {
 
 // Remover removes remains. Safe for concurrent use.
 type Remover struct {
+	gone
+
 	options Options
-	gone    gone
 }
 
 // New returns a Remover.

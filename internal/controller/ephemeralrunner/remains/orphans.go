@@ -3,14 +3,12 @@ package remains
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,52 +118,4 @@ func (r *Remover) mayEnd(pod *corev1.Pod) time.Duration {
 func MayBeAbandoned(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LabelRunner] != "" && metav1.GetControllerOfNoCopy(pod) == nil &&
 		pod.DeletionTimestamp == nil
-}
-
-// gone remembers, by runner, the objects that the watches have shown to be gone, until the next pass: the cache no
-// longer has them, and several events may lead to one pass. Safe for concurrent use; the zero value is empty.
-type gone struct {
-	mu sync.Mutex
-	// pods are the last states of runners' pods.
-	pods map[types.NamespacedName]*corev1.Pod
-	// runners went without having been deleted first, and so without their finalization.
-	runners sets.Set[types.NamespacedName]
-}
-
-// KeepPod keeps the last state of a runner's pod.
-func (r *Remover) KeepPod(runner types.NamespacedName, pod *corev1.Pod) {
-	r.gone.mu.Lock()
-	defer r.gone.mu.Unlock()
-	if r.gone.pods == nil {
-		r.gone.pods = map[types.NamespacedName]*corev1.Pod{}
-	}
-	r.gone.pods[runner] = pod
-}
-
-// LastPod returns the last state that was kept of a runner's pod, nil if none was.
-func (r *Remover) LastPod(runner types.NamespacedName) *corev1.Pod {
-	r.gone.mu.Lock()
-	defer r.gone.mu.Unlock()
-	return r.gone.pods[runner]
-}
-
-// ForgetPod forgets a state that LastPod returned, unless another state was kept since, or the pod was there when a
-// pass read it: then the state is for the next pass. Both may be nil.
-func (r *Remover) ForgetPod(runner types.NamespacedName, last, read *corev1.Pod) {
-	r.gone.mu.Lock()
-	defer r.gone.mu.Unlock()
-	before := last != nil && read != nil && last.UID == read.UID
-	if r.gone.pods[runner] == last && !before {
-		delete(r.gone.pods, runner)
-	}
-}
-
-// RememberVanished remembers that a runner is gone without having been deleted first.
-func (r *Remover) RememberVanished(runner types.NamespacedName) {
-	r.gone.mu.Lock()
-	defer r.gone.mu.Unlock()
-	if r.gone.runners == nil {
-		r.gone.runners = sets.New[types.NamespacedName]()
-	}
-	r.gone.runners.Insert(runner)
 }

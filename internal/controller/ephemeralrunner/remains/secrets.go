@@ -2,6 +2,7 @@ package remains
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,7 +43,8 @@ func (r *Remover) RunSecrets(ctx context.Context, found func(client.Object)) {
 	}
 }
 
-// findSecrets looks once, and adds to known the namespaces that have a scale set.
+// findSecrets looks once, and adds to known the namespaces that have a scale set. One namespace that can't be looked at
+// keeps nobody from the others; the error names each.
 func (r *Remover) findSecrets(ctx context.Context, known sets.Set[string], found func(client.Object)) error {
 	var scaleSets v1alpha1.AutoscalingRunnerSetList
 	if err := r.options.Client.List(ctx, &scaleSets, client.UnsafeDisableDeepCopy); err != nil {
@@ -51,6 +53,7 @@ func (r *Remover) findSecrets(ctx context.Context, known sets.Set[string], found
 	for i := range scaleSets.Items {
 		known.Insert(scaleSets.Items[i].Namespace)
 	}
+	var failed []error
 	for _, namespace := range sets.List(known) {
 		secrets, err := kube.ListMetadataOf(ctx, r.options.Reader, corev1.SchemeGroupVersion.WithKind("Secret"),
 			client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelScaleSetName})
@@ -58,7 +61,8 @@ func (r *Remover) findSecrets(ctx context.Context, known sets.Set[string], found
 		case apierrors.IsForbidden(err):
 			continue // the Role went with the last scale set, and may be restored without one
 		case err != nil:
-			return err
+			failed = append(failed, fmt.Errorf("namespace %s: %w", namespace, err))
+			continue
 		}
 		left := 0
 		for i := range secrets {
@@ -69,7 +73,7 @@ func (r *Remover) findSecrets(ctx context.Context, known sets.Set[string], found
 			}
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // mayBeLeft reports whether a Secret has no owner, and no runner has its name, as far as its metadata and the cache

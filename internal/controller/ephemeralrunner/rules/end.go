@@ -166,7 +166,7 @@ func VersionRefused(spec *v1alpha1.EphemeralRunnerSpec, recorded string, told bo
 	if !known {
 		version, known = runnerversion.OfImage(image)
 	}
-	github := runnerversion.At(spec.GitHubConfigUrl)
+	github := runnerversion.At(spec.GitHubConfigUrl, nil)
 	refuses, what, how := "refuses", "the runner version", ""
 	if known {
 		what = "runner version " + version.String()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 const (
@@ -21,13 +22,15 @@ const (
 	UnseenFinalizingTimeout = 10 * time.Second
 )
 
-// Deletion has all that was seen of a runner that is being deleted.
+// Deletion is what was seen of a runner that is being deleted.
 type Deletion struct {
 	deletingAt time.Time // when it was first seen with a deletionTimestamp
 	stoppedAt  time.Time // since when it has been seen without a running container
 	podGoneAt  time.Time // since when it has been seen without a pod
 	HeldAt     time.Time // since when it waits for its set to count its lost job
-	Forced     bool      // its pod was deleted without GitHub's consent, after GitHub had its time to answer
+	// ReportAwaitedAt is when it was first found to have nothing left but a report about its job that may still come.
+	ReportAwaitedAt time.Time
+	Forced          bool // its pod was deleted without GitHub's consent, after GitHub had its time to answer
 }
 
 // See remembers since when the runner is being deleted, its container does not run, and its pod is gone. A container
@@ -59,7 +62,7 @@ type Finalization struct {
 	RequeueAt  time.Time
 }
 
-// Leaving is all that a finalization depends on.
+// Leaving is what a finalization depends on.
 type Leaving struct {
 	Pod          Outcome
 	Bound        bool // the pod has a node, whose kubelet may have started it and not yet said so
@@ -77,25 +80,118 @@ type Leaving struct {
 	Deletion
 }
 
-// PlanFinalization decides about a runner that is being deleted. A runner that can't be running a job is deleted
-// immediately, others only with GitHub's consent.
-func PlanFinalization(o *Leaving) Finalization {
-	noMoreJobs := o.noMoreJobs()
-	switch {
-	case o.Provisioning:
-		return Finalization{}
-	case o.mayRun() && !noMoreJobs:
-		return planDraining(o)
-	}
+// leavingRule is a situation of a runner that is being deleted, and what it then needs.
+type leavingRule = reconcile.Rule[*Leaving, func(*Leaving) Finalization]
+
+// departing are the situations of a runner that is being deleted; the first that applies decides. A runner that can't
+// be running a job is deleted immediately, others only with GitHub's consent: they may have a job, whatever was
+// reported.
+var departing = []leavingRule{
+	reconcile.When("its registration is under way, and its pod may still be created", (*Leaving).provisions,
+		func(*Leaving) Finalization { return Finalization{} }),
+	reconcile.When("it may be at work, and has a job", (*Leaving).works, planDraining),
+	reconcile.When("it may be at work, and GitHub has time to answer", (*Leaving).awaitsConsent, planAsking),
+	reconcile.When("it may be at work, and GitHub has not answered in its time", (*Leaving).mayWork, planForcing),
+	reconcile.When("it can't be at work, and a pod is left", (*Leaving).hasPod, planPod),
+	reconcile.When("its pod was created a moment ago, and is not seen", (*Leaving).unseen, planUnseenPod),
+	reconcile.When("nothing is left", (*Leaving).noMoreJobs, planRemoval),
+	reconcile.When("GitHub has not answered in its time", (*Leaving).unanswered, planLeftBehind),
+	reconcile.Otherwise[*Leaving]("GitHub may have a registration", planRegistration),
+}
+
+// PlanFinalization decides about a runner that is being deleted.
+func PlanFinalization(o *Leaving) Finalization { return reconcile.First(departing, o).Do(o) }
+
+func (o *Leaving) provisions() bool { return o.Provisioning }
+func (o *Leaving) unseen() bool     { return o.Unseen }
+func (o *Leaving) hasPod() bool     { return o.Pod.Phase != podstatus.Missing }
+
+// mayWork reports whether the runner may run a job, or get one.
+func (o *Leaving) mayWork() bool { return o.mayRun() && !o.noMoreJobs() }
+
+// works reports whether the runner may run, and has a job as far as anybody knows.
+func (o *Leaving) works() bool { return o.mayWork() && (o.Removal.Busy() || o.MayHaveJob) }
+
+// awaitsConsent reports whether the runner may run, and GitHub still has time to say whether it has a job.
+func (o *Leaving) awaitsConsent() bool { return o.mayWork() && o.Now.Before(o.consentDueAt()) }
+
+// consentDueAt is the end of GitHub's time to say whether a runner that may run has a job.
+func (o *Leaving) consentDueAt() time.Time { return o.deletingAt.Add(o.UnansweredFor()) }
+
+// unanswered reports whether GitHub has had its time to remove the registration of a runner whose pod is gone.
+func (o *Leaving) unanswered() bool { return o.Forced || !o.Now.Before(o.answerDueAt()) }
+
+// answerDueAt is the end of GitHub's time to remove the registration of a runner whose pod is gone.
+func (o *Leaving) answerDueAt() time.Time { return o.podGoneAt.Add(AnswerTimeout) }
+
+// planDraining leaves a runner with a job its pod, and says so.
+func planDraining(o *Leaving) Finalization {
+	f := Finalization{ReportDraining: true}
+	f.planDeregister(o)
+	return f
+}
+
+// planAsking asks GitHub before anything is deleted.
+func planAsking(o *Leaving) Finalization {
+	var f Finalization
+	f.planDeregister(o)
+	f.RequeueBy(o.consentDueAt())
+	return f
+}
+
+// planForcing deletes a runner without a known job about which GitHub has said nothing.
+func planForcing(o *Leaving) Finalization {
+	f := Finalization{DeleteChildren: true, Forced: true}
+	f.planDeregister(o)
+	return f
+}
+
+// planPod deletes the pod. A pod that hasn't ended and may still get a job goes only as long as it has no node.
+func planPod(o *Leaving) Finalization {
 	f := Finalization{DeleteChildren: true}
-	if !noMoreJobs {
+	if !o.noMoreJobs() {
 		f.OnlyUnbound = !o.ended()
 		f.planDeregister(o)
 	}
-	if o.Pod.Phase == podstatus.Missing {
-		f.planRemoveFinalizers(o, noMoreJobs)
-	}
 	f.planReportKept(o)
+	return f
+}
+
+// planUnseenPod looks again for a pod that the cache doesn't show yet.
+func planUnseenPod(o *Leaving) Finalization {
+	f := planRest(o)
+	f.RequeueBy(o.Now.Add(time.Second))
+	return f
+}
+
+// planRemoval releases a runner that has neither a pod nor a registration.
+func planRemoval(*Leaving) Finalization {
+	return Finalization{DeleteChildren: true, RemoveFinalizers: true}
+}
+
+// planLeftBehind releases a runner whose registration stays on GitHub.
+func planLeftBehind(o *Leaving) Finalization {
+	f := planRest(o)
+	f.RemoveFinalizers, f.LeftBehind = true, "no answer from GitHub"
+	if o.Removal.Failure != nil {
+		f.LeftBehind = o.Removal.Failure.Message
+	}
+	return f
+}
+
+// planRegistration waits until GitHub has removed the registration, or its time to do that is over.
+func planRegistration(o *Leaving) Finalization {
+	f := planRest(o)
+	f.RequeueBy(o.answerDueAt())
+	return f
+}
+
+// planRest has what is left of a runner without a pod deleted, in the cluster and on GitHub.
+func planRest(o *Leaving) Finalization {
+	f := Finalization{DeleteChildren: true}
+	if !o.noMoreJobs() {
+		f.planDeregister(o)
+	}
 	return f
 }
 
@@ -131,46 +227,12 @@ func (o *Leaving) mayRun() bool {
 // ended reports whether the runner container will not run again, or never ran.
 func (o *Leaving) ended() bool { return o.Pod.Over() || o.Pod.Phase == podstatus.Missing }
 
-// planRemoveFinalizers removes the finalizers of a runner whose pod is gone, when GitHub has no registration of it or
-// has had its time to answer.
-func (f *Finalization) planRemoveFinalizers(o *Leaving, noMoreJobs bool) {
-	deadline := o.podGoneAt.Add(AnswerTimeout)
-	switch {
-	case o.Unseen:
-		f.RequeueBy(o.Now.Add(time.Second))
-	case noMoreJobs:
-		f.RemoveFinalizers = true
-	case o.Forced || !o.Now.Before(deadline):
-		f.RemoveFinalizers, f.LeftBehind = true, "no answer from GitHub"
-		if o.Removal.Failure != nil {
-			f.LeftBehind = o.Removal.Failure.Message
-		}
-	default:
-		f.RequeueBy(deadline)
-	}
-}
-
 // UnansweredFor returns how long a runner without a known job waits for GitHub's answer.
 func (o *Leaving) UnansweredFor() time.Duration {
 	if o.Pod.Phase == podstatus.Running {
 		return SilenceTimeout
 	}
 	return AnswerTimeout
-}
-
-// planDraining asks GitHub before anything is deleted: the runner may have a job, whatever was reported.
-func planDraining(o *Leaving) Finalization {
-	var f Finalization
-	f.planDeregister(o)
-	switch deadline := o.deletingAt.Add(o.UnansweredFor()); {
-	case o.Removal.Busy() || o.MayHaveJob:
-		f.ReportDraining = true
-	case o.Now.Before(deadline):
-		f.RequeueBy(deadline)
-	default:
-		f.DeleteChildren, f.Forced = true, true
-	}
-	return f
 }
 
 // planDeregister asks GitHub to remove the registration, unless that is under way or it is too early to ask again.

@@ -18,6 +18,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/podstatus"
+	"github.com/harrier-ci/harrier/internal/reconcile"
 )
 
 // Step says what to do next for a runner.
@@ -103,7 +104,7 @@ func (o Outcome) decide(s Step) Decision {
 	return Decision{Step: s, Reason: o.Reason, Message: o.Message}
 }
 
-// World is all that a decision depends on.
+// World is what a decision depends on.
 type World struct {
 	Runner      *v1alpha1.EphemeralRunner
 	Pod         Outcome
@@ -158,7 +159,7 @@ func (w *World) deregistered() bool {
 	return !w.Runner.Status.HadJob() && w.Removal.Succeeded()
 }
 
-// Attempt has all that was seen of the present attempt to run the runner. All of it is forgotten when the attempt has
+// Attempt is what was seen of the present attempt to run the runner. All of it is forgotten when the attempt has
 // failed: the rest would be attributed to the next attempt, and a used JIT config could be used again.
 type Attempt struct {
 	StartedAt time.Time // when the runner container was first seen running
@@ -206,76 +207,88 @@ func (a *Attempt) SeeEnd(status *v1alpha1.EphemeralRunnerStatus, pod Outcome, no
 	}
 }
 
+// rule is a situation of a runner that lives, and the decision in it.
+type rule = reconcile.Rule[*World, func(*World) Decision]
+
+// living are the situations of a runner that is neither done nor being deleted; the first that applies decides. Those
+// of its pod follow those of the runner.
+var living = []rule{
+	// The client may repeat its request for the pod although the first one was carried out. If the pod were deleted in
+	// between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
+	reconcile.When("its registration is under way", (*World).provisions, wait),
+	reconcile.When("its job has ended, and its pod with it", (*World).hasFinished, planFinished),
+	reconcile.When("its failure is recorded, and the pod is to go", (*World).failureRecorded, planDeleteFailedPod),
+	reconcile.When("GitHub refuses its version", (*World).outdated, planOutdated),
+
+	reconcile.When("it exited, and GitHub gives it no job any more", (*World).exitedDeregistered, planStartedLate),
+	// By a drain of its node, for example: neither image nor command is to blame.
+	reconcile.When("it was made to exit before it had a job", (*World).madeToExit, planFailed),
+	reconcile.When("it exited", (*World).exited, planExited),
+	// As for a pod that was blocked before: only GitHub's answer tells whether the JIT config was used.
+	reconcile.When("its pod ended, and its JIT config may be used up", (*World).endedAfterStart, planFailed),
+	reconcile.When("its pod ended before it started", in(podstatus.NeverStarted),
+		func(w *World) Decision { return planRetry(w, Retry) }),
+	reconcile.When("it failed", in(podstatus.Failed), planFailed),
+	reconcile.When("it runs", in(podstatus.Running), planRunning),
+	reconcile.When("its pod can't start", in(podstatus.Blocked), planBlocked),
+	reconcile.When("its pod waits", in(podstatus.Pending), planPending),
+
+	reconcile.When("it has lost its pod", (*World).hadPod, planLost),
+	reconcile.When("it has run, and its pod is not seen", (*World).ran, planUnseen),
+	reconcile.Otherwise[*World]("it has no pod yet", planProvision),
+}
+
 // Plan picks the next step of a runner that is neither done nor being deleted.
-func Plan(w *World) Decision {
-	switch {
-	case w.Provisioning.Running:
-		// The client may repeat its request for the pod although the first one was carried out. If the pod were deleted
-		// in between, it would be created again, with a used JIT config. The runner is requeued when the call ends.
-		return Decision{}
-	case w.Runner.Status.JobCompleted() && (w.Pod.Over() || w.Pod.Phase == podstatus.Missing):
-		return w.withLoss(Decision{Step: DeleteRunner})
-	case w.FailureRecorded:
-		return planDeleteFailedPod(w)
-	case w.Pod.Outdated():
-		return w.withLoss(VersionRefused(&w.Runner.Spec, "", true))
-	}
-	switch w.Pod.Phase {
-	case podstatus.Succeeded:
-		return planSucceeded(w)
-	case podstatus.NeverStarted:
-		return planEnded(w)
-	case podstatus.Failed:
-		return planFailed(w)
-	case podstatus.Running:
-		return planRunning(w)
-	case podstatus.Blocked:
-		return planBlocked(w)
-	case podstatus.Pending:
-		return planPending(w)
-	default:
-		return planMissing(w)
-	}
+func Plan(w *World) Decision { return reconcile.First(living, w).Do(w) }
+
+func wait(*World) Decision { return Decision{} }
+
+// in recognizes a pod by its phase.
+func in(phase podstatus.Phase) func(*World) bool {
+	return func(w *World) bool { return w.Pod.Phase == phase }
 }
 
-// planEnded handles a pod that ended before its runner container started. The JIT config is reused, unless the
-// container was seen running or GitHub was asked to remove the registration, as for a pod that was blocked before: then
-// only GitHub's answer tells whether the config was used.
-func planEnded(w *World) Decision {
-	if w.ran() || w.Removal.Known {
-		return planFailed(w)
-	}
-	return planRetry(w, Retry)
+func (w *World) provisions() bool      { return w.Provisioning.Running }
+func (w *World) failureRecorded() bool { return w.FailureRecorded }
+func (w *World) outdated() bool        { return w.Pod.Outdated() }
+func (w *World) hadPod() bool          { return w.HadPod }
+
+// podGone reports whether there is no pod: none yet, the one that there was is lost, or the next attempt hasn't created
+// one.
+func (w *World) podGone() bool { return w.Pod.Phase == podstatus.Missing }
+
+// hasFinished reports whether the runner's object is no longer needed: the end of its job is reported, and its pod runs
+// no more.
+func (w *World) hasFinished() bool {
+	return w.Runner.Status.JobCompleted() && (w.Pod.Over() || w.podGone())
 }
 
-// planSucceeded handles a runner container that exited with 0. If it was made to, for example by a node drain, and no
-// job is known, it counts as a lost pod: neither image nor command is to blame.
-func planSucceeded(w *World) Decision {
-	switch {
-	case w.deregistered() && !w.Pod.Outside:
-		return planStartedLate(w)
-	case w.Pod.Outside && !w.Runner.Status.HadJob():
-		return planFailed(w)
-	default:
-		return planExited(w)
-	}
+func planFinished(w *World) Decision { return w.withLoss(Decision{Step: DeleteRunner}) }
+
+func planOutdated(w *World) Decision { return w.withLoss(VersionRefused(&w.Runner.Spec, "", true)) }
+
+// exitedDeregistered reports whether the container exited with 0, by itself as far as the pod tells, and GitHub has
+// removed the registration.
+func (w *World) exitedDeregistered() bool {
+	exited := w.Pod.Phase == podstatus.Succeeded && !w.Pod.Outside || w.podGone() && !w.ExitedAt.IsZero()
+	return exited && w.deregistered()
 }
 
-// planMissing handles a runner without a pod: it has none yet, it lost the one it had, or the next attempt hasn't
-// created one.
-func planMissing(w *World) Decision {
-	switch {
-	case !w.ExitedAt.IsZero() && w.deregistered():
-		return planStartedLate(w)
-	case !w.ExitedAt.IsZero(), w.Ending == podstatus.Succeeded && w.Runner.Status.HadJob():
-		return planExited(w)
-	case w.HadPod:
-		return planLost(w)
-	case w.ran():
-		return planUnseen(w)
-	default:
-		return planProvision(w)
-	}
+// madeToExit reports whether the container was made to exit with 0 and no job is known: it counts as a lost pod.
+func (w *World) madeToExit() bool {
+	return w.Pod.Phase == podstatus.Succeeded && w.Pod.Outside && !w.Runner.Status.HadJob()
+}
+
+// exited reports whether the container has exited with 0, even if its pod is gone since.
+func (w *World) exited() bool {
+	seen := !w.ExitedAt.IsZero() || w.Ending == podstatus.Succeeded && w.Runner.Status.HadJob()
+	return w.Pod.Phase == podstatus.Succeeded || w.podGone() && seen
+}
+
+// endedAfterStart reports whether the pod says that its runner container never started, and yet that was seen to run,
+// or GitHub was asked to remove the registration.
+func (w *World) endedAfterStart() bool {
+	return w.Pod.Phase == podstatus.NeverStarted && (w.ran() || w.Removal.Known)
 }
 
 // planProvision starts an attempt when the back-off after the last one is over.

@@ -13,7 +13,7 @@ import (
 
 const (
 	// DefaultPendingTimeout limits the start of a pod unless the runner says otherwise.
-	DefaultPendingTimeout = 10 * time.Minute
+	DefaultPendingTimeout = v1alpha1.DefaultPendingTimeout
 	// A pod may lack a node, or be kept from starting on its node by an unusual reason, for ExplainGrace; then its
 	// runner, and so its set, says why. A node autoscaler takes a minute or more; a scheduler with room takes less than
 	// a second.

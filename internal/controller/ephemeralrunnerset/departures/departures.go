@@ -3,6 +3,7 @@ package departures
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,12 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/pass"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/kube/nodes"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/podstatus"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
@@ -31,6 +35,8 @@ type Departures struct {
 	// placed has the runners whose pods are bound to a node and have not ended, and on has the same by node.
 	placed map[types.NamespacedName]placement
 	on     map[string]sets.Set[types.NamespacedName]
+	// told has, for each set, the arrivals of the departures about which an Event was recorded, by node.
+	told pass.Memories[map[string]int]
 }
 
 // Departure is a node that is about to go away.
@@ -137,10 +143,47 @@ func (d Departure) Moves(r *roster.Runner) bool {
 	return !r.Pinned && d.Signs&^r.Tolerates != 0 && r.Arrival <= d.Arrivals
 }
 
+// Tell records an Event about each node from which runners of the set are moved, a single time for each of its signs.
+// departing has those of its runners that are on nodes which are about to go away.
+func (d *Departures) Tell(
+	ctx context.Context, recorder events.EventRecorder, p *pass.Pass, moved []*roster.Runner,
+	departing map[types.UID]Departure,
+) {
+	if len(departing) == 0 {
+		d.told.Forget(p.Set.UID)
+		return
+	}
+	counts := map[Departure]int{}
+	for _, r := range moved {
+		counts[departing[r.UID]]++
+	}
+	before, told := d.told.Of(p.Set.UID), map[string]int{}
+	for _, departure := range departing {
+		if arrivals, known := (*before)[departure.Node]; known && arrivals == departure.Arrivals {
+			told[departure.Node] = arrivals
+		}
+	}
+	for departure, count := range counts {
+		if _, known := told[departure.Node]; known {
+			continue
+		}
+		told[departure.Node] = departure.Arrivals
+		report.RecordEvent(ctx, recorder, p.Set, nil,
+			report.Normal("RunnersMoved", "MoveRunners", fmt.Sprintf(
+				"node %s %s: its runners without a job (%d of this set) are removed with GitHub's consent, and others "+
+					"take their places on other nodes; runners with a job finish it", departure.Node, departure.Signs,
+				count)))
+	}
+	*before = told
+}
+
+// Forget drops what is remembered of a set that is gone.
+func (d *Departures) Forget(set types.UID) { d.told.Forget(set) }
+
 // NodeEvents returns the handler for a watch of nodes. wake is called with each runner on a node with a new sign.
 func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.ResourceEventHandler {
 	changed := func(object any) {
-		if node, is := object.(*corev1.Node); is {
+		if node, ok := object.(*corev1.Node); ok {
 			for _, runner := range d.Remember(node.Name, nodes.SignsOf(node)) {
 				wake(runner)
 			}
@@ -161,8 +204,8 @@ func (d *Departures) NodeEvents(wake func(runner types.NamespacedName)) cache.Re
 // that is about to go away.
 func (d *Departures) PodEvents(wake func(runner types.NamespacedName)) handler.EventHandler {
 	changed := func(object client.Object) {
-		pod, is := object.(*corev1.Pod)
-		if !is {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
 			return
 		}
 		owner := metav1.GetControllerOfNoCopy(pod)

@@ -3,7 +3,6 @@ package jobpods
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -91,20 +89,15 @@ func (j *Pods) put(pod *corev1.Pod, gone bool) (runner types.NamespacedName, new
 // Events returns the handler for the watch of pods. changed is called with the runner of each pod whose wait has
 // changed.
 func (j *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	remember := func(object client.Object, q reconcile.Queue, gone bool) {
-		pod, is := object.(*corev1.Pod)
-		if !is || !kube.IsJobPod(pod) {
+	return reconcile.Seen(func(q reconcile.Queue, object client.Object, gone bool) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || !kube.IsJobPod(pod) {
 			return
 		}
 		if runner, news := j.put(pod, gone); news {
 			changed(q, runner)
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { remember(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { remember(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { remember(e.Object, q, true) },
-	}
+	})
 }
 
 // Of returns the waits of the runners' job pods that have lasted for jobWaitGrace, in the order of the pods' names, and

@@ -34,6 +34,9 @@ type Leases struct {
 	// pods are those that mount claims and have not ended, and mounts their names by claim.
 	pods   map[types.NamespacedName]*pod
 	mounts index
+	// strangers have the names of the claims that pods of nobody's set mount, and strange the names of those by claim.
+	strangers map[types.NamespacedName][]string
+	strange   index
 	// holders have the claims that Hold has granted.
 	holders map[types.NamespacedName]holder
 	sets    map[types.NamespacedName]*Set
@@ -73,6 +76,7 @@ func New(clk clock.PassiveClock) *Leases {
 	return &Leases{
 		clock: clk, runners: map[types.NamespacedName]*runner{}, byScaleSet: index{}, byClaim: index{},
 		pods: map[types.NamespacedName]*pod{}, mounts: index{}, holders: map[types.NamespacedName]holder{},
+		strangers: map[types.NamespacedName][]string{}, strange: index{},
 		sets: map[types.NamespacedName]*Set{},
 	}
 }
@@ -93,6 +97,7 @@ func (l *Leases) Put(object *v1alpha1.EphemeralRunner) {
 	now := &runner{uid: object.UID, scaleSet: kube.ScaleSetOf(object), Runner: view(object)}
 	if before != nil && before.uid == now.uid {
 		now.Started, now.EndedAt = now.Started || before.Started, before.EndedAt
+		now.UsedPercent = before.UsedPercent
 		if before.Failure.Kind == now.Failure.Kind {
 			now.Failure.Since = before.Failure.Since
 		}
@@ -132,6 +137,11 @@ func view(object *v1alpha1.EphemeralRunner) volumeclaims.Runner {
 		Done: status.Done(), Deleting: object.DeletionTimestamp != nil,
 		Up:  status.Phase == v1alpha1.EphemeralRunnerPhaseRunning,
 		Job: volumeclaims.Job{Event: status.Event, Result: status.JobResult},
+
+		Patience: v1alpha1.DefaultPendingTimeout,
+	}
+	if timeout := object.Spec.PendingTimeout; timeout != nil {
+		found.Patience = timeout.Duration
 	}
 	found.Started = found.Up || status.HadJob() || (found.Done && !volumeclaims.NeverStarted(status))
 	switch {
@@ -198,6 +208,9 @@ func (l *Leases) heldByAnother(claim types.NamespacedName, uid types.UID, now ti
 			return true
 		}
 	}
+	if l.strange[claim].Len() > 0 {
+		return true
+	}
 	other, held := l.holders[claim]
 	if !held || other.uid == uid {
 		return false
@@ -229,7 +242,7 @@ func (l *Leases) World(set *v1alpha1.AutoscalingRunnerSet, claims []corev1.Persi
 		}
 		world.Claims = append(world.Claims, claim)
 		key := client.ObjectKeyFromObject(&claims[i])
-		if l.mounts[key].Len() > 0 {
+		if l.mounts[key].Len()+l.strange[key].Len() > 0 {
 			world.Mounted.Insert(claim.Name)
 		}
 		for name := range l.byClaim[key] {
@@ -251,8 +264,11 @@ func (l *Leases) viewLocked(name types.NamespacedName) volumeclaims.Runner {
 		return found
 	}
 	found.PlacedAt, found.Up, found.Failure = its.placedAt, found.Up || its.up, volumeclaims.Failure{}
+	found.Node, found.Announced, found.Denied = its.node, its.announced, its.denied
 	switch {
 	case found.Up:
+	case !its.unplacedAt.IsZero() && !its.unprovisionedAt.IsZero():
+		found.Failure = volumeclaims.Failure{Kind: volumeclaims.Unprovisioned, Since: its.unprovisionedAt}
 	case !its.unplacedAt.IsZero():
 		found.Failure = volumeclaims.Failure{Kind: volumeclaims.Unplaced, Since: its.unplacedAt}
 	case !its.unmountedAt.IsZero():

@@ -280,3 +280,34 @@ func TestWorldOfManyClaims(t *testing.T) {
 		t.Errorf("%d bytes for 1,000 claims, %d for 250", many, few)
 	}
 }
+
+// A claim that a pod of nobody's set mounts is nobody's to lease, until that pod has ended or is gone.
+func TestAStrangersPodHoldsAClaim(t *testing.T) {
+	stranger := podOf(newRunner("a-person's"), func(p *corev1.Pod) { p.OwnerReferences = nil })
+	for name, end := range map[string]func(*leases.Leases){
+		"ends":            func(l *leases.Leases) { l.Stranger(podOf(newRunner("a-person's"), ended), false) },
+		"goes":            func(l *leases.Leases) { l.Stranger(stranger, true) },
+		"mounts another":  func(l *leases.Leases) { l.Stranger(&corev1.Pod{ObjectMeta: stranger.ObjectMeta}, false) },
+		"is told of once": func(l *leases.Leases) { l.Stranger(stranger, false); l.Stranger(stranger, true) },
+	} {
+		inBubble(t, func(t *testing.T, l *leases.Leases) {
+			claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+				Namespace: scaleSet.Namespace, Name: claimName, Labels: map[string]string{
+					v1alpha1.LabelScaleSetName: scaleSet.Name, v1alpha1.LabelScaleSetNamespace: scaleSet.Namespace,
+					v1alpha1.LabelVolumeClaimTemplate: "cache", v1alpha1.LabelVolumeClaimScope: volumeclaims.Scope(newSet()),
+				}, OwnerReferences: kube.OwnedBy(newSet())}}
+			mounted := func() bool {
+				world := l.World(newSet(), []corev1.PersistentVolumeClaim{claim})
+				return world.Mounted.Has(claimName)
+			}
+			runner := newRunner("runner")
+			l.Put(runner)
+			if l.Stranger(stranger, false); l.Hold(runner) || !mounted() {
+				t.Error("a runner may mount what a stranger's pod has")
+			}
+			if end(l); !l.Hold(runner) || mounted() {
+				t.Errorf("the stranger's pod %s, and still holds the claim", name)
+			}
+		})
+	}
+}

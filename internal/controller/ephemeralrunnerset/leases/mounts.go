@@ -47,11 +47,7 @@ func (l *Leases) RememberMountEvents(
 	for i := range claims {
 		volumes[types.NamespacedName{Namespace: claims[i].Namespace, Name: claims[i].Name}] = claims[i].Spec.VolumeName
 	}
-	byPod := map[types.UID][]*corev1.Event{}
-	for i := range found {
-		about := found[i].InvolvedObject.UID
-		byPod[about] = append(byPod[about], &found[i])
-	}
+	byPod := byUID(found)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name := range l.byScaleSet[scaleSet] {
@@ -64,7 +60,7 @@ func (l *Leases) RememberMountEvents(
 			if names := func(volume, claim string) bool {
 				return namesVolume(event.Message, volume, volumes[claimOf(name, claim)])
 			}; its.anyVolume(names) {
-				from, to := saidAt(event)
+				from, to := kube.SaidAt(event)
 				first, last = kube.EarlierOf(first, from), kube.LaterOf(last, to)
 			}
 		}
@@ -83,16 +79,6 @@ func (p *pod) anyVolume(is func(volume, claim string) bool) bool {
 	return false
 }
 
-// saidAt returns the times at which an Event was first and last reported.
-func saidAt(event *corev1.Event) (first, last time.Time) {
-	first = kube.EarlierOf(event.FirstTimestamp.Time, event.EventTime.Time)
-	last = kube.LaterOf(event.LastTimestamp.Time, first)
-	if event.Series != nil {
-		last = kube.LaterOf(last, event.Series.LastObservedTime.Time)
-	}
-	return first, last
-}
-
 // unmountedVolumes begins the list of a kubelet's summary: unmounted volumes=[cache], unattached volumes=[], …
 const unmountedVolumes = "unmounted volumes=["
 
@@ -106,4 +92,14 @@ func namesVolume(message, volume, persistentVolume string) bool {
 	_, list, found := strings.Cut(message, unmountedVolumes)
 	list, _, closed := strings.Cut(list, "]")
 	return found && closed && slices.Contains(strings.Fields(list), volume)
+}
+
+// byUID returns Events by the objects that they are about.
+func byUID(found []corev1.Event) map[types.UID][]*corev1.Event {
+	about := map[types.UID][]*corev1.Event{}
+	for i := range found {
+		uid := found[i].InvolvedObject.UID
+		about[uid] = append(about[uid], &found[i])
+	}
+	return about
 }

@@ -1,14 +1,12 @@
 package leases
 
 import (
-	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -25,6 +23,11 @@ type pod struct {
 	volumes    map[string]string // the claims by the names of its volumes
 	placedAt   time.Time         // when it was first seen to have a node
 	unplacedAt time.Time         // when the scheduler was first seen to find none for it
+	node       string            // the one that it has
+	// announced is set if an autoscaler has said that it makes a node for it, denied if the last word was that none can.
+	// Since unprovisionedAt a provisioner has been unable to make a volume for it, zero if that is not known.
+	announced, denied bool
+	unprovisionedAt   time.Time
 	// mounted is set when all its volumes have been mounted, and up when its runner container has started.
 	mounted, up bool
 	// Since unmountedAt its node has been unable to attach or mount one of its claims, zero if it is not known to be.
@@ -34,16 +37,11 @@ type pod struct {
 // PodEvents returns the handler for the watch of pods. changed is called with the runner of each pod that has become of
 // interest for another one's claims. It is exported for tests that simulate the watch.
 func (l *Leases) PodEvents(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	remember := func(object client.Object, q reconcile.Queue, gone bool) {
-		if pod, is := object.(*corev1.Pod); is && l.rememberPod(pod, gone) {
+	return reconcile.Seen(func(q reconcile.Queue, object client.Object, gone bool) {
+		if pod, ok := object.(*corev1.Pod); ok && l.rememberPod(pod, gone) {
 			changed(q, client.ObjectKeyFromObject(pod))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { remember(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { remember(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { remember(e.Object, q, true) },
-	}
+	})
 }
 
 // rememberPod remembers a pod as it is now, and reports whether that changes what a plan knows.
@@ -59,6 +57,9 @@ func (l *Leases) rememberPod(object *corev1.Pod, gone bool) (news bool) {
 	if owner := l.runners[key]; owner != nil && owner.uid == now.owner { // also by the last sign of a pod that has ended
 		its := podstatus.Of(object, v1alpha1.RunnerContainerName, l.clock.Now())
 		owner.Started = owner.Started || its.Started()
+		if used := volumeclaims.UsedPercent(object); used != nil {
+			owner.UsedPercent = used
+		}
 	}
 	before := l.pods[key]
 	if before != nil && (gone || before.uid != object.UID) {
@@ -81,6 +82,26 @@ func (l *Leases) rememberPod(object *corev1.Pod, gone bool) (news bool) {
 	return true
 }
 
+// Stranger remembers the claims that a pod mounts which is no scale set's, until it has ended or is gone: no runner gets
+// them meanwhile.
+func (l *Leases) Stranger(object *corev1.Pod, gone bool) {
+	key := client.ObjectKeyFromObject(object)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range l.strangers[key] {
+		l.strange.delete(claimOf(key, name), key)
+	}
+	delete(l.strangers, key)
+	claims := volumeclaims.MountedBy(object)
+	if gone || len(claims) == 0 {
+		return
+	}
+	l.strangers[key] = claims
+	for _, name := range claims {
+		l.strange.insert(claimOf(key, name), key)
+	}
+}
+
 // forgetPodLocked forgets a pod that has ended or is gone. The caller holds the lock.
 func (l *Leases) forgetPodLocked(key types.NamespacedName, of *pod) {
 	for _, name := range of.claims {
@@ -92,7 +113,7 @@ func (l *Leases) forgetPodLocked(key types.NamespacedName, of *pod) {
 // as reports whether a plan sees no difference between two states of a pod.
 func (p *pod) as(other *pod) bool {
 	return p.placedAt.Equal(other.placedAt) && p.unplacedAt.Equal(other.unplacedAt) &&
-		p.unmountedAt.Equal(other.unmountedAt) &&
+		p.unmountedAt.Equal(other.unmountedAt) && p.node == other.node &&
 		p.mounted == other.mounted && p.up == other.up
 }
 
@@ -107,10 +128,11 @@ func (p *pod) see(object *corev1.Pod, now time.Time) {
 	switch {
 	case object.Spec.NodeName != "":
 		kube.SetIfZero(&p.placedAt, now)
-		p.unplacedAt = time.Time{}
+		p.node, p.unplacedAt, p.unprovisionedAt = object.Spec.NodeName, time.Time{}, time.Time{}
 	case len(object.Spec.SchedulingGates) > 0:
 		p.unplacedAt = time.Time{}
 	case scheduled != nil && scheduled.Status == corev1.ConditionFalse:
 		kube.SetIfZero(&p.unplacedAt, now)
+		p.announced = p.announced || object.Status.NominatedNodeName != "" // others make room for it
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
+	"github.com/harrier-ci/harrier/internal/volumeclaims/places"
 )
 
 // Of returns the memory of a scale set's claims, for the exclusive use of one pass until its End. It returns
@@ -21,6 +23,7 @@ func (l *Leases) Of(scaleSet types.NamespacedName) *Set {
 	known := l.sets[scaleSet]
 	if known == nil {
 		known = &Set{Memory: volumeclaims.NewMemory(scaleSet.Name), Recorded: sets.New[string](),
+			Places:  map[types.UID]places.Place{},
 			awaited: sets.New[string]()}
 		l.sets[scaleSet] = known
 	}
@@ -53,6 +56,10 @@ type Set struct {
 	// At ListAt the API server may be asked again which claims there are, and at EventsAt what nodes say about mounting
 	// them.
 	ListAt, EventsAt time.Time
+	// Places has, by the UIDs of claims, where their volumes can be used, as far as these have been read; a zero place is
+	// one that isn't known. At VolumesAt they may be read again, and at WaitEventsAt what is said of pods without a node.
+	Places                  map[types.UID]places.Place
+	VolumesAt, WaitEventsAt time.Time
 	// Recorded are the runners about which an Event was recorded because they give way.
 	Recorded sets.Set[string]
 	// listed is set when the API server has said which runners and claims there are; awaited are the runners that no
@@ -66,6 +73,18 @@ type Set struct {
 // longest pause. Usually the watch is late. But a runner that was deleted while it was listed is never shown, and all
 // new runners wait for it. That happens to runners of an old template when another manager takes over.
 const firstListBackoff = time.Second
+
+// KeepPlaces forgets the places of claims other than these.
+func (s *Set) KeepPlaces(claims []corev1.PersistentVolumeClaim) {
+	if len(s.Places) == 0 {
+		return
+	}
+	exist := sets.New[types.UID]()
+	for i := range claims {
+		exist.Insert(claims[i].UID)
+	}
+	maps.DeleteFunc(s.Places, func(claim types.UID, _ places.Place) bool { return !exist.Has(claim) })
+}
 
 // Listed reports whether the API server has said which runners and claims there are.
 func (s *Set) Listed() bool { return s.listed }

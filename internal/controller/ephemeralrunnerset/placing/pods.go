@@ -1,14 +1,12 @@
 package placing
 
 import (
-	"context"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/harrier-ci/harrier/internal/capacity/placement"
@@ -36,17 +34,12 @@ func NewPods() *Pods { return &Pods{pods: map[types.NamespacedName]runnerPod{}} 
 // Events returns the handler for the watch of pods. changed is called with each runner whose pod has come, got a node
 // or gone.
 func (p *Pods) Events(changed func(q reconcile.Queue, runner types.NamespacedName)) handler.EventHandler {
-	remember := func(object client.Object, q reconcile.Queue, gone bool) {
-		pod, is := object.(*corev1.Pod)
-		if is && p.put(pod, gone) {
+	return reconcile.Seen(func(q reconcile.Queue, object client.Object, gone bool) {
+		pod, ok := object.(*corev1.Pod)
+		if ok && p.put(pod, gone) {
 			changed(q, client.ObjectKeyFromObject(pod))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q reconcile.Queue) { remember(e.Object, q, false) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q reconcile.Queue) { remember(e.ObjectNew, q, false) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q reconcile.Queue) { remember(e.Object, q, true) },
-	}
+	})
 }
 
 // put stores a pod as it is now, gone if it is no more, and reports whether that is news. A pod that is being deleted

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -47,6 +48,31 @@ func TestCancellationsExcuseNoMoreRunnersThanJobs(t *testing.T) {
 		if got := len(p.With(scaling.MarkFailed)); got != test.failed || s.made-first != 4 {
 			t.Errorf("%s: %d runners have failed, want %d", name, got, test.failed)
 		}
+	}
+}
+
+// Each cancelled job excuses a single runner: when the last one is used up, runners without a job are failures again.
+func TestCancellationsAreUsedUp(t *testing.T) {
+	s := newScenario(8)
+	s.add(8, exited)
+	s.pass()
+	s.cancel(4).pass() // of four of the eight
+	s.later(settleGrace).publish(8).pass()
+	for range 4 {
+		for _, r := range s.later(askExitedInterval).pass().With(scaling.LookUp) {
+			s.answer(r, registrations.Registered)
+		}
+	}
+	p := s.pass()
+	failed := p.With(scaling.MarkFailed)
+	if len(failed) != 4 {
+		t.Errorf("%d of eight runners have failed, want those beyond the four cancelled jobs", len(failed))
+	}
+	for _, r := range failed {
+		r.Phase, r.Reason = failedOne.Phase, "RunnerExitedWithoutJob"
+	}
+	if p := s.pass(); !s.degraded(p) {
+		t.Error("the set is not degraded, although four runners failed that nothing excuses")
 	}
 }
 
@@ -98,5 +124,54 @@ func TestRunnersThatHangGiveTheirRoom(t *testing.T) {
 	}
 	if p = s.later(askAgainInterval).pass(); len(p.With(scaling.Deregister)) != 3 {
 		t.Errorf("GitHub is asked again about %d", len(p.With(scaling.Deregister)))
+	}
+}
+
+// A runner may be seen up only after its job was cancelled. It hangs if jobs wait beside it for longer than a report of
+// a job of its own can take; one that was created after the cancellation doesn't, nor does one more than were cancelled.
+func TestRunnersThatAreSeenUpAfterTheCancellationHang(t *testing.T) {
+	for name, test := range map[string]struct {
+		canceled, after, create int // jobs; runners that were created after that; runners in the place of those that hang
+	}{
+		"all of them":               {4, 0, 4},
+		"as many as were cancelled": {3, 0, 3},
+		"none that came later":      {4, 4, 0},
+	} {
+		s := newScenario(4)
+		before := 4 - test.after
+		s.add(before, starting)
+		s.pass()
+		s.later(time.Second).cancel(test.canceled).pass()
+		s.later(time.Second).add(test.after, starting)
+		s.publish(4).pass()
+		s.later(time.Second)
+		for i, r := range s.runners {
+			up := with(*r, func(r *roster.Runner) { r.Phase, r.RegistrationID = idle.Phase, idle.RegistrationID })
+			s.runners[i] = &up
+		}
+		s.pass()
+		if p := s.later(provenGrace - time.Second).pass(); p.create != 0 || p.RequeueAt.After(s.now.Add(time.Second)) {
+			t.Errorf("%s: %d created before it is known, planned again at %s", name, p.create, p.RequeueAt)
+		}
+		if p := s.later(time.Second).pass(); p.create != test.create {
+			t.Errorf("%s: %d created, want %d", name, p.create, test.create)
+		}
+		if p := s.pass(); p.create != test.create {
+			t.Errorf("%s: the same pass again creates %d, want %d", name, p.create, test.create)
+		}
+	}
+}
+
+// That a runner hangs is not forgotten while no job happens to wait, or the same pass would find it idle again.
+func TestARunnerThatHangsStaysOne(t *testing.T) {
+	s := newScenario(0)
+	s.add(2, idle)
+	s.pass()
+	s.later(20 * time.Second).cancel(2).pass()
+	s.later(time.Second).publish(2).pass()
+	s.later(2 * time.Second).pass()
+	s.publish(0).pass()
+	if p := s.publish(2).pass(); p.create != 2 {
+		t.Errorf("%d created beside two that hang", p.create)
 	}
 }

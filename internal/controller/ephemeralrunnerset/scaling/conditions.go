@@ -22,34 +22,47 @@ import (
 // reasonRunnersScale is the reason of Ready while nothing is wrong.
 const reasonRunnersScale = "RunnersScale"
 
-// Describe fills the status with what was seen.
+// Describe writes into the status the figures that were seen and decided, and returns the conditions about them.
 func (h *History) Describe(
 	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner, p *Plan,
-) {
+) []metav1.Condition {
 	countLive(status, runners)
 	status.ObservedGeneration = set.Generation
 	status.Phase = v1alpha1.EphemeralRunnerSetPhaseRunning
 	if h.failures.isOutdated() {
 		status.Phase = v1alpha1.EphemeralRunnerSetPhaseOutdated
 	}
+	status.Desired = new(p.wanted)
 	status.Capacity = h.capacity(p)
 	status.DoubtedJobs = h.doubt.Jobs
-	report.SetConditions(&status.Conditions, set.Generation, h.now, h.conditions(set, p)...)
-	informational := append(waitConditions(status.Conditions, runners, h.givenUp(p), h.jobWaits...),
-		h.doubtConditions(status.Conditions, set)...)
-	informational = append(informational, startConditions(status.Conditions, p)...)
-	report.SetConditions(&status.Conditions, set.Generation, h.now, informational...)
+	status.ProvenTemplate = h.proof(status.ProvenTemplate)
+	return slices.Concat(h.conditions(set, p),
+		waitConditions(status.Conditions, runners, h.givenUp(p), h.unbound, h.jobWaits...),
+		h.doubtConditions(status.Conditions, set), startConditions(status.Conditions, p))
 }
 
-// DescribeLeft fills the status of a set that is being deleted with what is left of it.
+// proof returns the proof that the template works, nil if there is none. One that is good is not renewed, so that it is
+// written once for each template and each time at which GitHub began to refuse further versions.
+func (h *History) proof(before *v1alpha1.ProvenTemplate) *v1alpha1.ProvenTemplate {
+	f := &h.failures
+	good := before != nil && before.Hash == f.template && h.versions.Proven(before.At.Time, h.now)
+	if good || f.provenAt.IsZero() {
+		return before
+	}
+	return &v1alpha1.ProvenTemplate{Hash: f.template, At: metav1.NewTime(f.provenAt)}
+}
+
+// DescribeLeft writes into the status of a set that is being deleted what is left of it, and returns the conditions
+// about that.
 func (h *History) DescribeLeft(
 	status *v1alpha1.EphemeralRunnerSetStatus, set *v1alpha1.EphemeralRunnerSet, runners []*roster.Runner,
 	now time.Time,
-) {
+) []metav1.Condition {
 	countWithDeleting(status, runners)
 	// the next set runs further jobs, but the listener must not announce 0
 	status.Capacity = new(status.BusyRunners + 1)
-	report.SetConditions(&status.Conditions, set.Generation, now, h.Creations.UnseenWhileDeleted(set)...)
+	status.Desired, status.LimitReason = new(0), ""
+	return h.Creations.UnseenWhileDeleted(set)
 }
 
 func (h *History) conditions(set *v1alpha1.EphemeralRunnerSet, p *Plan) []metav1.Condition {
@@ -91,8 +104,12 @@ func (h *History) outdatedCondition(set *v1alpha1.EphemeralRunnerSet) metav1.Con
 	}
 	refusal := cmp.Or(h.failures.refusal, "GitHub refuses the runner version in image "+
 		kube.Image(&set.Spec.EphemeralRunnerSpec.PodSpec, v1alpha1.RunnerContainerName))
+	least := "" // the runner's own words have what github.com takes, and don't know what a server offers
+	if known := h.versions.Known; !known.Hosted && !known.Offered.IsZero() {
+		least = fmt.Sprintf(", with runner version %s or later, which this server offers", known.Offered)
+	}
 	return report.True(v1alpha1.ConditionRunnerOutdated, "RunnerVersionRefused", refusal+": use a newer image in the "+
-		"template; until then one runner is tried now and then, in case the image behind the tag has been updated")
+		"template"+least+"; until then one runner is tried now and then, in case the image behind the tag has been updated")
 }
 
 // cannotCreate reports whether runners are wanted and their creation has failed too often in a row.
@@ -229,7 +246,7 @@ func waitsOf(runners []*roster.Runner) (quota, other wait) {
 // waitConditions returns conditions that say what runners wait for; if none waits, why the last ones were given up; and
 // if none was, what the pods of their jobs wait for. Conditions that were never true are left out.
 func waitConditions(
-	before []metav1.Condition, runners []*roster.Runner, givenUp wait, jobs ...jobpods.Wait,
+	before []metav1.Condition, runners []*roster.Runner, givenUp wait, unbound map[string]string, jobs ...jobpods.Wait,
 ) []metav1.Condition {
 	quota, other := waitsOf(runners)
 	refused := report.False(v1alpha1.ConditionQuotaExceeded, "PodsAdmitted", "no runner waits for a ResourceQuota")
@@ -242,6 +259,13 @@ func waitConditions(
 	pending := report.False(v1alpha1.ConditionRunnersPending, "RunnersStart", "no runner reports that it is waiting")
 	example, pods := mostFrequent(jobs)
 	switch {
+	case other.runners > 0 && other.reason == v1alpha1.ReasonVolumeUnbound && len(unbound) > 0:
+		if _, told := unbound[other.example]; !told {
+			other.example = slices.Min(slices.Collect(maps.Keys(unbound)))
+		}
+		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
+			"%s for a volume: PersistentVolumeClaim %s; the scheduler: %s", waiting(other.runners, "runner"),
+			unbound[other.example], other.message))
 	case other.runners > 0:
 		pending = report.True(v1alpha1.ConditionRunnersPending, other.reason, fmt.Sprintf(
 			"%s: %s; see kubectl describe ephemeralrunner %s", waiting(other.runners, "runner"), other.message,

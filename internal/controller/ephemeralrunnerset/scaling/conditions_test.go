@@ -54,7 +54,7 @@ func TestWhatRunnersWaitForIsACondition(t *testing.T) {
 				t.Fatalf("conditions %+v, want %s %s with %q", got, test.about, test.reason, test.phrase)
 			}
 			s.runners = nil
-			s.Describe(status, newSet(0), nil, s.pass().Plan)
+			describe(status, s.Describe(status, newSet(0), nil, s.pass().Plan))
 			if after := waits(status); len(after) != 1 || after[0].Type != test.about ||
 				after[0].Status != metav1.ConditionFalse {
 				t.Errorf("conditions %+v after the wait, want %s False", after, test.about)

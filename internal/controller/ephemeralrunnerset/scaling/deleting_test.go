@@ -55,7 +55,7 @@ func TestRunnersWhosePodsAreKeptGiveTheirRoomBack(t *testing.T) {
 // left returns the number of runners that the status of the set counts when it is being deleted.
 func (s *scenario) left() int {
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	s.DescribeLeft(status, newSet(0), s.runners, s.now)
+	describe(status, s.DescribeLeft(status, newSet(0), s.runners, s.now))
 	return status.CurrentReplicas
 }
 

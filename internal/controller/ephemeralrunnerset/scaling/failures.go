@@ -40,9 +40,9 @@ type runnerFailures struct {
 	lastRefusalAt time.Time
 	refusal       string // what the last of them says
 	// untried limits the runners under way that have not shown yet that they can work, 0 if nothing does: see versions.Seen.
-	// proven is set after a runner of the template has had a job.
 	untried int
-	proven  bool
+	// provenAt is the creation time of the newest runner of the template that has had a job, zero if none has.
+	provenAt time.Time
 
 	// lastWorkerCreatedAt is the creation time of the newest runner that took a job. Failures of older runners don't
 	// count.

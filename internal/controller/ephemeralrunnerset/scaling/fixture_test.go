@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/scaling"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/versions"
+	"github.com/harrier-ci/harrier/internal/kube/report"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/registrations"
 )
@@ -99,6 +101,7 @@ type scenario struct {
 	out      creations.Unseen
 	made     int
 	versions versions.Seen
+	proven   *v1alpha1.ProvenTemplate
 }
 
 func newScenario(replicas int) *scenario {
@@ -171,14 +174,19 @@ func (s *scenario) pass() *plan {
 func (s *scenario) seen() scaling.Seen {
 	return scaling.Seen{Now: s.now, Runners: s.runners, PatchID: s.patchID, CanceledJobs: s.canceled, Template: "template",
 		ConfigURL: s.configURL, Departing: s.departing, JobWaits: s.jobWaits,
-		Versions: s.versions}
+		Versions: s.versions, Proven: s.proven}
 }
 
 // status returns what the set's status says after a pass.
 func (s *scenario) status(p *plan) *v1alpha1.EphemeralRunnerSetStatus {
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	s.Describe(status, newSet(s.spec.Replicas), s.runners, p.Plan)
+	describe(status, s.Describe(status, newSet(s.spec.Replicas), s.runners, p.Plan))
 	return status
+}
+
+// describe sets conditions in a status, as the set's pass does.
+func describe(status *v1alpha1.EphemeralRunnerSetStatus, conditions []metav1.Condition) {
+	report.SetConditions(&status.Conditions, 1, start, conditions...)
 }
 
 // working returns the number of runners with a job that a pass counts.

@@ -55,6 +55,7 @@ type History struct {
 	patchSeenAt time.Time
 	departing   map[types.UID]departures.Departure
 	jobWaits    []jobpods.Wait
+	unbound     map[string]string
 
 	runners map[types.UID]*runnerHistory
 	// deleted holds the deletion times of runners that a stale cache may still show as live.
@@ -84,7 +85,7 @@ type History struct {
 	Creations *creations.Memory
 }
 
-// Seen has all that a pass sees of a set.
+// Seen is what a pass sees of a set.
 type Seen struct {
 	Now time.Time
 	// Runners are those that the watch shows, oldest first.
@@ -101,7 +102,11 @@ type Seen struct {
 	Departing map[types.UID]departures.Departure
 	// JobWaits are the pods of the runners' jobs that have been unable to run for a while.
 	JobWaits []jobpods.Wait
+	// Unbound has what Events say about the claims of runners whose pods wait for volumes, by the runners' names.
+	Unbound  map[string]string
 	Versions versions.Seen
+	// Proven is the proof that a template works, as the set's status has it; nil if there is none.
+	Proven *v1alpha1.ProvenTemplate
 }
 
 // runnerHistory is the memory of one runner.
@@ -159,12 +164,21 @@ func (past *runnerHistory) failedAt(now time.Time) time.Time {
 	return past.exitedAt
 }
 
+// believe takes a proof that the template works from the set's status, unless it is of another template, or of a time to
+// come: whoever may write the status may deceive the set alone, but not for ever.
+func (f *runnerFailures) believe(proof *v1alpha1.ProvenTemplate, now time.Time) {
+	if proof != nil && proof.Hash == f.template && !proof.At.After(now) {
+		f.provenAt = kube.LaterOf(f.provenAt, proof.At.Time)
+	}
+}
+
 // Remember adds what this pass sees for the first time, and forgets the runners that are gone.
 func (h *History) Remember(s Seen) {
 	now, runners := s.Now, s.Runners
 	if h.patchSeenAt.IsZero() || s.PatchID != h.patchID {
 		h.patchSeenAt = now
 	}
+	h.unbound = s.Unbound
 	h.now, h.patchID, h.configURL, h.departing, h.jobWaits = now, s.PatchID, s.ConfigURL, s.Departing, s.JobWaits
 	h.versions = s.Versions
 	h.passes++
@@ -172,9 +186,7 @@ func (h *History) Remember(s Seen) {
 	if h.failures.template != s.Template { // the cause of the failures may be gone
 		h.failures = runnerFailures{template: s.Template, lastWorkerCreatedAt: h.failures.lastWorkerCreatedAt}
 	}
-	if h.failures.untried = h.versions.Untried(now); h.failures.proven {
-		h.failures.untried = 0
-	}
+	h.failures.believe(s.Proven, now)
 	for _, r := range runners {
 		past, known := h.runners[r.UID]
 		if !known {
@@ -241,15 +253,27 @@ func (h *History) rememberRunner(r *roster.Runner, past *runnerHistory) {
 	h.countOutcome(r, past)
 }
 
-// rememberPassedOver remembers that a runner hangs with a job that was cancelled. That is only seen when jobs wait.
+// rememberPassedOver remembers that a runner hangs with a job that was cancelled. That is only seen when jobs wait: it
+// gets none, and a job was cancelled since it has been up or, when it has been up for provenGrace, since it has existed.
+// It may have been up with the job before that was seen; and by then a job that it did get would have been reported. One
+// that was surplus goes as such.
 func (h *History) rememberPassedOver(r *roster.Runner, past *runnerHistory) {
 	switch {
-	case h.jobsWaitSince.IsZero() || r.HadJob || !r.Up():
+	case r.HadJob || !r.Up():
 		past.passedOverAt = time.Time{}
-	case !past.passedOverAt.IsZero() || h.slotOf(r) != slotWaiting || h.now.Before(h.passedOverDue(h.jobsWaitSince)):
-	case h.excuse(past, kube.LaterOf(past.upAt, h.now.Add(-cancellationEffect)), h.now):
+	case !past.passedOverAt.IsZero() || past.wasted || h.slotOf(r) != slotWaiting:
+	case h.jobsWaitSince.IsZero() || h.now.Before(h.passedOverDue(h.jobsWaitSince)):
+	case h.excuse(past, kube.LaterOf(h.upSince(past), h.now.Add(-cancellationEffect)), h.now):
 		past.passedOverAt = h.now
 	}
+}
+
+// upSince returns the time since which a runner that is up may have had a job, zero for all its time.
+func (h *History) upSince(past *runnerHistory) time.Time {
+	if h.now.Before(past.upAt.Add(provenGrace)) {
+		return past.upAt
+	}
+	return time.Time{}
 }
 
 // excuse reports whether it is nobody's fault that a runner has no job, because one was cancelled between two moments
@@ -294,9 +318,10 @@ func (h *History) RememberAnswers(runners []*roster.Runner) (failed int, cause e
 func (h *History) rememberAnswer(r *roster.Runner, call pool.Call[registrations.Answer]) {
 	past := h.historyOf(r)
 	past.Remember(call, h.now)
-	if limited, is := errors.AsType[*actions.RateLimitedError](call.Err); is {
+	if limited, ok := errors.AsType[*actions.RateLimitedError](call.Err); ok {
 		h.limitedUntil = kube.LaterOf(h.limitedUntil, limited.Until)
 	}
+	h.rememberPassedOver(r, past) // the answer may have changed its slot
 	h.countOutcome(r, past)
 }
 
@@ -309,7 +334,7 @@ func (h *History) countOutcome(r *roster.Runner, past *runnerHistory) {
 	case r.HadJob, r.ExitedIdle() && past.RecordRemoved():
 		past.worked = true
 		f := &h.failures
-		*f = runnerFailures{template: f.template, proven: true,
+		*f = runnerFailures{template: f.template, provenAt: kube.LaterOf(f.provenAt, r.CreatedAt),
 			lastWorkerCreatedAt: kube.LaterOf(f.lastWorkerCreatedAt, r.CreatedAt)}
 	case past.counted, r.FailedIdle() && r.Deleting:
 	case r.FailedIdle(), r.Phase == v1alpha1.EphemeralRunnerPhaseOutdated:

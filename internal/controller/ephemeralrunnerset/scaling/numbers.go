@@ -8,8 +8,10 @@ import (
 	"github.com/harrier-ci/harrier/internal/capacity/effective"
 )
 
-// Demand has the numbers of the set's spec.
+// Demand is what is asked of a set, and the numbers by which that becomes a number of runners.
 type Demand struct {
+	// assignedJobs are those that GitHub has given to the set. replicas is what the listener asks for; in a plan, the
+	// number of runners that follows.
 	replicas, assignedJobs, minRunners int
 	// inForce is the maximum that is in force. maxRunners limits the runners that exist: it is less while former runner
 	// sets have some.

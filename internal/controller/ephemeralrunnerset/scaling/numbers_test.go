@@ -182,3 +182,38 @@ func TestMaxIdleTime(t *testing.T) {
 		t.Errorf("a manager that has just started replaces %d", len(p.With(scaling.Deregister)))
 	}
 }
+
+// One runner whose pod can't start doesn't keep the others from being replaced, as long as those in their places start.
+func TestMaxIdleTimeGoesOnBesideAPendingPod(t *testing.T) {
+	s := newPlanned(v1alpha1.PlannedCapacity{MaxIdleTime: &metav1.Duration{Duration: time.Hour}})
+	s.numbers.Min = 4
+	s.add(3, idle)
+	s.later(time.Hour)
+	replaced := func() int { return len(s.pass().With(scaling.Deregister)) }
+	stuck := s.add(1, starting)
+	stuck.CreatedAt = s.now
+	s.publish(0)
+	if p := s.pass(); len(p.With(scaling.Deregister)) != 0 || p.RequeueAt.IsZero() ||
+		p.RequeueAt.After(s.now.Add(10*time.Minute)) {
+		t.Errorf("%d are replaced while another one starts, again at %s", len(p.With(scaling.Deregister)), p.RequeueAt)
+	}
+	s.later(10 * time.Minute).publish(0)
+	if n := replaced(); n != 1 {
+		t.Errorf("%d are replaced beside a runner that can't start, want 1", n)
+	}
+	s.runners = s.runners[1:]
+	next := s.add(1, starting)
+	next.CreatedAt = s.now
+	if n := replaced(); n != 0 {
+		t.Errorf("%d are replaced while the last one's place starts", n)
+	}
+	s.later(time.Hour).publish(0)
+	if n := replaced(); n != 0 {
+		t.Errorf("%d are replaced although the last one's place doesn't start", n)
+	}
+	next.Phase = v1alpha1.EphemeralRunnerPhaseRunning
+	s.publish(0)
+	if n := replaced(); n != 1 {
+		t.Errorf("%d are replaced after the last one's place has started, want 1", n)
+	}
+}

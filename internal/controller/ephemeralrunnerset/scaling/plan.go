@@ -339,14 +339,15 @@ func (h *History) Follow(p *Plan) {
 // such a runner is free immediately, and yet a wrong image creates no more pods than it would if GitHub had already
 // answered.
 func (h *History) failuresAtWorst(p *Plan) runnerFailures {
-	failures := h.failures
+	failures, t := h.failures, &p.Tally
+	failures.untried = h.versions.Untried(failures.provenAt, t.waiting > t.Starting+t.justUp, h.now)
 	exited := slices.Concat(p.With(MarkFailed), p.unexplained)
 	slices.SortStableFunc(exited, func(a, b *roster.Runner) int {
 		return h.historyOf(a).exitedAt.Compare(h.historyOf(b).exitedAt)
 	})
 	for _, r := range exited {
 		worst := *r
-		if !failures.proven && h.versions.Refused(r, h.now) {
+		if h.versions.Refused(r, h.now) && !h.versions.Proven(failures.provenAt, h.now) {
 			worst.Phase = v1alpha1.EphemeralRunnerPhaseOutdated
 		}
 		failures.failed(&worst, h.historyOf(r).exitedAt)

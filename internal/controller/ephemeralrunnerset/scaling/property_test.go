@@ -150,7 +150,7 @@ func (sim *simulation) isIdle(p *plan) bool {
 // doubted returns the number of jobs that are doubted, as the status says.
 func (sim *simulation) doubted(p *plan) int {
 	status := &v1alpha1.EphemeralRunnerSetStatus{}
-	sim.state.Describe(status, newSet(sim.seen.replicas), sim.cache, p.Plan)
+	describe(status, sim.state.Describe(status, newSet(sim.seen.replicas), sim.cache, p.Plan))
 	return status.DoubtedJobs
 }
 

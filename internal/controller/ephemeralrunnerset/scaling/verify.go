@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/capacity/demand"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/creations"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/figures"
@@ -274,13 +275,17 @@ func (h *History) ExitedIdleVerdict(r *roster.Runner) registrations.Answer {
 	return registrations.NoKnownJob
 }
 
+// A runner that has been starting for longer than startsLate says nothing about the others: it waits for something of its
+// own, such as its volume's zone.
+const startsLate = v1alpha1.DefaultPendingTimeout
+
 // planAge replaces the idle runner that has been idle for longest, if that is too long, with GitHub's consent. Only
 // when nothing else is going on, so that they go one by one.
 func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unseen, most time.Duration) {
 	if most <= 0 {
 		return
 	}
-	settled := !p.wantsRunners() && out.Expected == 0 && len(p.surplus) <= p.kept && p.Tally.Starting == 0 &&
+	settled := !p.wantsRunners() && out.Expected == 0 && len(p.surplus) <= p.kept && h.onlyLateStarts(p, runners) &&
 		p.doubt.Jobs == 0
 	var idle []*roster.Runner
 	var since []time.Time
@@ -299,6 +304,32 @@ func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unsee
 	}
 }
 
+// onlyLateStarts reports whether no runner is starting but those that a later one has overtaken, and one that is late: a
+// second one would be the place of a replaced runner, which may not start either.
+func (h *History) onlyLateStarts(p *Plan, runners []*roster.Runner) bool {
+	if p.Tally.Starting == 0 {
+		return true
+	}
+	var youngestUp time.Time
+	for _, r := range runners {
+		if r.Up() {
+			youngestUp = kube.LaterOf(youngestUp, r.CreatedAt)
+		}
+	}
+	late := 0
+	for _, r := range runners {
+		if h.slotOf(r) != slotWaiting || r.Up() || r.CreatedAt.Before(youngestUp) {
+			continue
+		}
+		if due := r.CreatedAt.Add(startsLate); h.now.Before(due) {
+			p.requeueBy(due)
+			return false
+		}
+		late++
+	}
+	return late <= 1
+}
+
 // idleSince returns the time since which a runner without a job has been up, or its creation if it was up before this
 // manager began.
 func (h *History) idleSince(r *roster.Runner) time.Time {
@@ -309,8 +340,11 @@ func (h *History) idleSince(r *roster.Runner) time.Time {
 // planPassedOver asks GitHub to remove runners that hang: as soon as others need their room, else after idleGrace. So
 // many more runners are wanted than there is room for as lacking says.
 func (h *History) planPassedOver(p *Plan, runners []*roster.Runner, lacking int) {
-	if due := h.passedOverDue(p.jobsWaitSince); h.now.Before(due) {
-		p.requeueBy(due)
+	if due := h.passedOverDue(p.jobsWaitSince); !due.IsZero() {
+		if h.now.Before(due) {
+			p.requeueBy(due)
+		}
+		p.requeueBy(p.Tally.provenAt)
 	}
 	for _, r := range runners {
 		past := h.historyOf(r)

@@ -3,7 +3,10 @@
 package versions
 
 import (
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunnerset/roster"
@@ -19,6 +22,8 @@ type Seen struct {
 	Known runnerversion.Known
 	// Image is the version that the tag of the template's image names, zero if it names none.
 	Image runnerversion.Version
+	// Unnamed is set if it names none, and the image needn't be the newest.
+	Unnamed bool
 	// Recorded returns the version in GitHub's record of a registration, empty if it isn't known. It may be nil.
 	Recorded func(registrations.Registration) string
 }
@@ -28,12 +33,23 @@ func Of(
 	spec *v1alpha1.EphemeralRunnerSpec, origin *v1alpha1.AutoscalingRunnerSet,
 	recorded func(registrations.Registration) string,
 ) Seen {
-	image, _ := runnerversion.OfImage(kube.Image(&spec.PodSpec, v1alpha1.RunnerContainerName))
-	known := runnerversion.At(spec.GitHubConfigUrl)
-	if said := origin.Status.RunnerVersion; said != nil && said.URL == spec.GitHubConfigUrl {
-		known.Offered, _ = runnerversion.Parse(said.Newest)
+	seen := Seen{Known: runnerversion.At(spec.GitHubConfigUrl, origin.Status.RunnerVersion), Recorded: recorded}
+	if runner := kube.Container(&spec.PodSpec, v1alpha1.RunnerContainerName); runner != nil && runner.Image != "" {
+		var named bool
+		seen.Image, named = runnerversion.OfImage(runner.Image)
+		seen.Unnamed = !named && !isNewest(runner)
 	}
-	return Seen{Known: known, Image: image, Recorded: recorded}
+	return seen
+}
+
+// newest are the names of the image in which GitHub publishes its newest runner.
+var newest = []string{"ghcr.io/actions/actions-runner", "ghcr.io/actions/actions-runner:latest"}
+
+// isNewest reports whether each pod gets the newest runner: GitHub's own image, which is pulled anew for each. A node
+// may still take it from a mirror that is behind; then a burst shows it, and not its first runners.
+func isNewest(runner *corev1.Container) bool {
+	return slices.Contains(newest, runner.Image) &&
+		(runner.ImagePullPolicy == "" || runner.ImagePullPolicy == corev1.PullAlways)
 }
 
 // of returns the version of a runner's program, zero if it isn't known, and whether the program has told it to GitHub
@@ -54,20 +70,31 @@ func (v *Seen) Refused(r *roster.Runner, now time.Time) bool {
 	return v.Known.RefusedSilently(version, connected, now)
 }
 
-// mostDoubtful is the number of runners that may be under way at a time of an image that GitHub Enterprise Server, which
-// has not said what it takes, may refuse.
+// mostDoubtful is the number of runners that may be under way at a time of an image that GitHub may refuse, as far as is
+// known: so many pods are lost at most before the first of them shows it.
 const mostDoubtful = 8
 
-// Untried returns how many runners may be under way that have not shown yet that they can work, as long as none of
-// their template has had a job; 0 is no limit. If GitHub refuses the version that the image's tag names, by its own
-// rules, that is one: a burst of jobs costs one pod and not maxRunners.
-func (v *Seen) Untried(now time.Time) int {
-	switch {
-	case !v.Known.Refuses(v.Image, now):
+// Untried returns how many runners of the template may be under way that have not shown yet that they can work; 0 is no
+// limit. A runner that was created at provenAt has had a job, zero if none has: a proof until GitHub refuses further
+// versions. shown is set if a runner has been up for longer than GitHub needs to refuse it.
+//
+// If GitHub refuses the version that the image's tag names, by its own rules, that is one: a burst of jobs costs one
+// pod and not maxRunners. If nothing names the version, the first few show it, and the others wait for one start.
+func (v *Seen) Untried(provenAt time.Time, shown bool, now time.Time) int {
+	if v.Proven(provenAt, now) {
 		return 0
-	case v.Known.Hosted || !v.Known.Offered.IsZero():
+	}
+	switch refused := v.Known.Refuses(v.Image, now); {
+	case refused && (v.Known.Hosted || !v.Known.Offered.IsZero()):
 		return 1
-	default:
+	case refused, v.Unnamed && !shown:
 		return mostDoubtful
 	}
+	return 0
+}
+
+// Proven reports whether GitHub takes the template's version, because a runner that was created at provenAt has had a
+// job, and GitHub has begun to refuse nothing since.
+func (v *Seen) Proven(provenAt, now time.Time) bool {
+	return !provenAt.IsZero() && !provenAt.Before(v.Known.LastChange(now))
 }

@@ -1,0 +1,32 @@
+package ephemeralrunnerset
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
+	"github.com/harrier-ci/harrier/internal/capacity/effective"
+)
+
+// The gate is where a runner's own controller asks the set's whether the runner may have a pod: see
+// ephemeralrunner.Gate. Both answers come from memory that the watches keep up to date, and are the last word: what was
+// planned with an old view of things, or made by hand, ends here.
+
+// Admit reports whether a runner set of origin has room for one of its runners, which then counts. A set creates no
+// more than it may, but others may create runners with the set as their owner.
+func (c *Controller) Admit(
+	origin *v1alpha1.AutoscalingRunnerSet, set *v1alpha1.EphemeralRunnerSet, runner types.NamespacedName,
+) bool {
+	numbers := &effective.Plan{}
+	if m := c.Known(client.ObjectKeyFromObject(set)); m != nil {
+		numbers = &m.numbers
+	}
+	most := numbers.At(origin, c.options.MaxRunnersPerSet, c.options.Clock.Now()).Max
+	if limit := set.Spec.MaxRunners; limit != nil {
+		most = min(most, *limit)
+	}
+	return c.roster.Admit(set.UID, runner, most)
+}
+
+// Hold reports whether a runner may mount the claims that it names; see leases.Hold.
+func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leases.Hold(runner) }

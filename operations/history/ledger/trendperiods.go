@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/harrier-ci/harrier/operations/history/ledger/period"
+	"github.com/harrier-ci/harrier/operations/history/ledger/trends"
+)
+
+// trendSpans are the spans of which there are trends: nobody asks for the four weeks. Hours are there to make days of.
+var trendSpans = period.Spans[1:3]
+
+// trendNumbers are the columns of a trendRow.
+const trendNumbers = "jobs, succeeded, failed, canceled, lost, run_times, wait_times"
+
+// trendRow has the columns of the sums of a period.
+type trendRow struct {
+	trends.Sums
+	runs, waits string
+}
+
+func (r *trendRow) targets() []any {
+	var targets []any
+	for _, number := range r.Numbers() {
+		targets = append(targets, number)
+	}
+	return append(targets, &r.runs, &r.waits)
+}
+
+func (r *trendRow) addTo(sums *trends.Sums) {
+	sums.Merge(&r.Sums)
+	sums.Runs.Merge(r.runs)
+	sums.Waits.Merge(r.waits)
+}
+
+// writeTrends replaces the trends of a unit.
+func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM trend_periods WHERE "+isUnit, u.values()...); err != nil {
+		return err
+	}
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO trend_periods (position, property, repository, workflow, job_name, value, "+
+		unitColumns+", "+trendNumbers+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)")
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	position := 0
+	for kind, of := range kinds.All() {
+		position++
+		values := append([]any{position, kind.Property, kind.Repository, kind.Workflow, kind.Name, kind.Value}, u.values()...)
+		for _, number := range of.Numbers() {
+			values = append(values, *number)
+		}
+		values = append(values, of.Runs.String(), of.Waits.String())
+		if _, err := insert.ExecContext(ctx, values...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addUpTrends makes the trends of a day of those of its hours, or of a week of those of its days. Where some of these are
+// missing the trends stay as they are: hours go before days do, and before version 10 of the tables there were none.
+func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter int64, most int) error {
+	if !slices.Contains(trendSpans, u.span) {
+		return nil
+	}
+	// A list of times, unlike a range, leads an index on to the set.
+	values := []any{u.cluster, u.namespace, u.set, shorter}
+	var places []string
+	for started := u.started; started < u.started+u.span; started += shorter {
+		values = append(values, started)
+		places = append(places, fmt.Sprintf("$%d", len(values)))
+	}
+	where := fmt.Sprintf(" WHERE cluster = $1 AND namespace = $2 AND set_name = $3 AND span = $4 AND started IN (%s)",
+		strings.Join(places, ", "))
+	var have, want int
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(DISTINCT started) FROM usage_periods"+where, values...).Scan(&want); err != nil {
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(DISTINCT started) FROM trend_periods"+where, values...).Scan(&have); err != nil {
+		return err
+	}
+	if have < want {
+		return nil
+	}
+	const all = "SELECT property, repository, workflow, job_name, value, " + trendNumbers + " FROM trend_periods"
+	found, err := tx.QueryContext(ctx, all+where, values...)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	kinds := trends.New(most)
+	for found.Next() {
+		var kind trends.Kind
+		var of trendRow
+		if err := found.Scan(append([]any{&kind.Property, &kind.Repository, &kind.Workflow, &kind.Name, &kind.Value},
+			of.targets()...)...); err != nil {
+			return err
+		}
+		of.addTo(kinds.Of(kind))
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	return writeTrends(ctx, tx, u, kinds)
+}
