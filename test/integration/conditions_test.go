@@ -48,7 +48,7 @@ func TestTroubleIsToldBeforeTheFirstJob(t *testing.T) {
 		"port": {rig.Values{"githubConfigUrl": "http://127.0.0.1:1/org"},
 			v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable, []string{"connection refused", "check"}},
 		"host": {rig.Values{"githubConfigUrl": "http://github.invalid/org"},
-			v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonGitHubUnavailable, []string{"github.invalid", "check"}},
+			v1alpha1.ConditionScaleSetRegistered, v1alpha1.ReasonHostNotFound, []string{"github.invalid", "check"}},
 		"address": {rig.Values{"githubConfigUrl": "http://127.0.0.1:2/org"},
 			v1alpha1.ConditionCredentialsValid, v1alpha1.ReasonAddressNotAllowed,
 			[]string{"githubConfigUrl", "http://127.0.0.1:2/org", "flags.allowedGitHubURLs"}},
