@@ -152,7 +152,7 @@ const (
 // What the hooks append to the runner's name, of which they keep at most 54 and 49 characters: to that of a job's pod,
 // and, with eight characters more, to that of a step's pod or Job, which the Job's pod continues.
 const (
-	jobPodSuffix = "-workflow"
+	JobPodSuffix = "-workflow"
 	stepInfix    = "-step-"
 )
 
@@ -182,7 +182,7 @@ func IsJobPod(pod *corev1.Pod) bool {
 
 // IsJobPodName reports whether a pod that is named after a runner is one of container hooks.
 func IsJobPodName(name string) bool {
-	return strings.HasSuffix(name, jobPodSuffix) || strings.Contains(name, stepInfix)
+	return strings.HasSuffix(name, JobPodSuffix) || strings.Contains(name, stepInfix)
 }
 
 // RunnerOfJobPod returns the name of the runner whose job a pod of container hooks is for, or its beginning if it is a

@@ -67,6 +67,12 @@ var ofRunners = []Row{
 		Advice: "correct the field of the template that the message names",
 	},
 	{
+		Reason: v1alpha1.ReasonPodFieldsLost,
+		Actor:  Administrator,
+		Advice: "have the policy or webhook that changes pods leave what the message names, or write the template so " +
+			"that it agrees: docs/policies.md",
+	},
+	{
 		Reason: v1alpha1.ReasonPodForbidden,
 		Actor:  Administrator,
 		OfPods: true,

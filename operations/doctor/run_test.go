@@ -99,6 +99,7 @@ func TestWarningsAreTheSetsOwn(t *testing.T) {
 		about("EphemeralRunner", "linux-large-xyz-runner-abcde", "Warning"),
 		about("Pod", "linux-runner-abcde-workflow", "Warning"), about("Pod", "linux-runner-abcde", "Normal"),
 		about("Node", "linux-runner-abcde", "Warning"),
+		about("DaemonSet", "linux-gha-rs-prepull", "Warning"), about("DaemonSet", "linux-large-gha-rs-prepull", "Warning"),
 	}
 	snapshot, err := snapshot.Gather(t.Context(), cluster(t, allow, append(objects(), events...)...), "runners",
 		"linux")
@@ -109,7 +110,7 @@ func TestWarningsAreTheSetsOwn(t *testing.T) {
 	for _, event := range snapshot.Sets[0].Warnings {
 		got = append(got, event.Name)
 	}
-	want := []string{"autoscalingrunnerset.linux.warning", "ephemeralrunner.linux-runner-abcde.warning",
+	want := []string{"autoscalingrunnerset.linux.warning", "daemonset.linux-gha-rs-prepull.warning", "ephemeralrunner.linux-runner-abcde.warning",
 		"pod.linux-runner-abcde-workflow.warning"}
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("warnings (-want +got):\n%s", difference)

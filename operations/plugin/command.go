@@ -2,7 +2,7 @@
 // a call of one of its rooms, and what comes of it into an exit code. What the rooms know stands in them:
 //
 //	top: what limits each scale set   why: one job   report: who used what   drain: no more jobs
-//	scalesets: what GitHub has, and who holds it
+//	scalesets: what GitHub has, and who holds it   check: what an installation would meet
 //	doctor, and of the package commands validate and convert: the same code as the manager's commands
 package plugin
 

@@ -52,7 +52,7 @@ func TestHelp(t *testing.T) {
 		!strings.Contains(stdout, "drain") {
 		t.Errorf("help says %s", stdout)
 	}
-	for _, command := range []string{"top", "why", "report", "drain", "resume", "doctor", "scalesets"} {
+	for _, command := range []string{"top", "why", "report", "drain", "resume", "doctor", "scalesets", "check"} {
 		_, stdout, _ := said(t, command, "-h")
 		for _, flag := range []string{"--kubeconfig ", "--context ", "-n, --namespace ", "--as ", "--as-group ",
 			"--token ", "--server ", "--request-timeout ", "--cluster ", "--user ", "--insecure-skip-tls-verify"} {

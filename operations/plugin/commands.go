@@ -12,11 +12,15 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/harrier-ci/harrier/charts"
+	"github.com/harrier-ci/harrier/internal/addresses"
+	"github.com/harrier-ci/harrier/internal/kube/kinds"
 	"github.com/harrier-ci/harrier/internal/output"
 	"github.com/harrier-ci/harrier/operations/commands"
 	"github.com/harrier-ci/harrier/operations/doctor"
 	"github.com/harrier-ci/harrier/operations/doctor/snapshot"
 	"github.com/harrier-ci/harrier/operations/history/rows"
+	"github.com/harrier-ci/harrier/operations/plugin/check"
 	"github.com/harrier-ci/harrier/operations/plugin/drain"
 	"github.com/harrier-ci/harrier/operations/plugin/report"
 	"github.com/harrier-ci/harrier/operations/plugin/top"
@@ -29,7 +33,7 @@ func subcommands(streams Streams) []*cobra.Command {
 	streams.Out, streams.Err = output.NewWriter(streams.Out), output.NewWriter(streams.Err)
 	all := []*cobra.Command{
 		topCommand(streams, out), whyCommand(streams), reportCommand(streams), doctorCommand(streams),
-		scaleSetsCommand(streams),
+		scaleSetsCommand(streams), checkCommand(streams),
 		drainOrResume(streams, true, &cobra.Command{
 			Use: "drain SET", Short: "Have a scale set take no more jobs, and wait until those that it has are done",
 			Long: `Sets the annotation actions.github.com/drained on the scale set, and waits until neither jobs nor runners are left. Jobs that are assigned to it
@@ -290,5 +294,59 @@ namespace of the kubeconfig's context unless -n or -A is given.`,
 	}
 	access.addFlags(command.Flags(), "scale sets")
 	addOutput(command, &options.Output)
+	return command
+}
+
+func checkCommand(streams Streams) *cobra.Command {
+	access, options := &connection{}, check.Options{}
+	command := &cobra.Command{
+		Use: "check [RELEASE] -f FILE", Short: "Try values on the cluster and on GitHub before they are installed",
+		Args: cobra.MaximumNArgs(1),
+		Long: `Renders values of one of the charts as Helm would, and sends what comes of them to the API server as dry runs, so that nothing stays behind: each
+object, a pod of each workload, the runner's pod, the job's pod of the kubernetes modes, volume claims and ResourceClaims with their classes. It asks GitHub with
+the credentials, the address and the proxy of the values. Each line of the list says what came of it, and whose step it is.
+
+Everything is asked with your permissions, and from your machine: run it as whoever installs. A namespace that doesn't exist yet can't be tried; pods are tried in
+namespace default instead, or in the one that --try-in names. A policy that decides by who makes a pod may decide otherwise for the manager.`,
+		Example: example("kubectl harrier check my-runners -f values.yaml -n my-runners",
+			"kubectl harrier check -f values.yaml --set containerMode.type=dind -n my-runners -o json",
+			"kubectl harrier check arc -f values.yaml --chart gha-runner-scale-set-controller -n arc-systems --skip-github"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := output.CheckFormat(options.Format); err != nil {
+				return err
+			}
+			if !slices.Contains([]string{"", charts.ScaleSet, charts.Controller}, options.Chart) {
+				return fmt.Errorf("--chart %q is unknown; use %s or %s", options.Chart, charts.ScaleSet, charts.Controller)
+			}
+			if len(arguments) > 0 {
+				options.Release = arguments[0]
+			}
+			config, namespace, err := access.find()
+			if err != nil {
+				return err
+			}
+			// Charts render kinds that no table of ours has, so this client asks the API server which there are.
+			cluster, err := client.New(config, client.Options{Scheme: kinds.Scheme()})
+			if err != nil {
+				return fmt.Errorf("connect to the API server: %w", err)
+			}
+			options.Namespace = namespace
+			ctx, stop := context.WithTimeout(command.Context(), longestAnswer)
+			defer stop()
+			return check.Run(ctx, cluster, options, streams.Out)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := command.Flags()
+	flags.StringArrayVarP(&options.Files, "values", "f", nil, "file of values, -: standard input; may be repeated: later ones win")
+	flags.StringArrayVar(&options.Set, "set", nil, "values on the command line, as Helm's --set")
+	flags.StringVar(&options.Chart, "chart", "", "chart of the values; empty: gha-runner-scale-set if they have a "+
+		"githubConfigUrl or githubConfigSecret, else gha-runner-scale-set-controller")
+	flags.StringVar(&options.TryIn, "try-in", "default", "namespace in which everything is tried while that of -n doesn't exist")
+	flags.StringArrayVar(&options.AllowedURLs, addresses.Flag, nil, "address that the controller allows scale sets (its "+
+		"flags.allowedGitHubURLs); may be repeated")
+	flags.BoolVar(&options.WithoutGitHub, "skip-github", false, "don't ask GitHub")
+	access.addFlags(flags, "")
+	addOutput(command, &options.Format)
 	return command
 }

@@ -184,7 +184,19 @@ func Validate(content, controllerValues []byte, namespace string) ([]finding.Fin
 	if err != nil {
 		return nil, err
 	}
-	known := controller{tenants: entries, namespace: namespace}
+	return findings(content, controller{tenants: entries, namespace: namespace})
+}
+
+// ValidateValues checks values of a scale set for a controller that allows these addresses.
+func ValidateValues(content []byte, namespace string, allowed []string) ([]finding.Finding, error) {
+	policy, err := addresses.New(allowed)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", addresses.Flag, err)
+	}
+	return findings(content, controller{addresses: policy, namespace: namespace})
+}
+
+func findings(content []byte, known controller) ([]finding.Finding, error) {
 	v, err := validate([]files.Input{{Content: content}}, nil, parent{}, known)
 	if err != nil {
 		return nil, err

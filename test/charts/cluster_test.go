@@ -2,6 +2,7 @@ package charts
 
 import (
 	"context"
+	"regexp"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,6 +53,45 @@ func accountLabels(name, watched string) map[string]string {
 		labels["actions.github.com/controller-watch-single-namespace"] = watched
 	}
 	return labels
+}
+
+// Terraform and other tools plan without what the same run installs, and apply with it: a render that differs is refused
+// or shows a change that nobody made.
+func TestTheRenderIsTheSameWithAndWithoutACluster(t *testing.T) {
+	cluster := testkube.Shared(t)
+	live := scaleSet.with("--dry-run=server", "--kubeconfig", cluster.AdminKubeconfig())
+	namespace := cluster.NewNamespace(t)
+	deployController(t, cluster, namespace, "controller", map[string]string{
+		"actions.github.com/controller-service-account-name":      "arc",
+		"actions.github.com/controller-service-account-namespace": namespace,
+	})
+	given := "controllerServiceAccount: {name: arc, namespace: " + namespace + "}"
+	const template = "containerMode: {kubernetesModeHookTemplate: {spec: {nodeSelector: {pool: jobs}}}}"
+	const claim = "containerMode: {kubernetesModeWorkVolumeClaim: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
+	for name, values := range map[string][]string{
+		"none": {mode("none")}, "dind": {mode("dind")}, "kubernetes": {mode("kubernetes"), claim},
+		"kubernetes with a template":          {mode("kubernetes"), claim, template},
+		"kubernetes-novolume":                 {mode("kubernetes-novolume")},
+		"kubernetes-novolume with a template": {mode("kubernetes-novolume"), template},
+	} {
+		known := append([]string{credentials, given}, values...)
+		check(t, name+": with a cluster", render(t, live, known...), render(t, scaleSet.with(), known...))
+		found := append([]string{credentials}, values...)
+		check(t, name+": with the controller's account found there", withoutHash(render(t, live, found...)),
+			withoutHash(render(t, scaleSet.with(), known...)))
+	}
+}
+
+// hash is an annotation that has the values' hash, in which how the controller's account is given shows.
+var hash = regexp.MustCompile(`actions\.github\.com/values-hash: \S+`)
+
+func withoutHash(rendered manifests) manifests {
+	for _, documents := range rendered {
+		for i := range documents {
+			documents[i] = hash.ReplaceAllString(documents[i], "")
+		}
+	}
+	return rendered
 }
 
 func TestDiscovery(t *testing.T) {

@@ -192,6 +192,7 @@ affinity:
 	check(t, "annotations", got.Annotations, map[string]string{"example.com/a": "b"})
 	check(t, "labels", got.Labels, map[string]string{
 		"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "uninstall-check", "example.com/c": "d",
+		"app.kubernetes.io/name": "gha-rs-controller-uninstall-check",
 	})
 	check(t, "pod security", got.Spec.SecurityContext, manager.SecurityContext)
 	check(t, "security", container.SecurityContext, manager.Containers[0].SecurityContext)

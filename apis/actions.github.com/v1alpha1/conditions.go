@@ -2,7 +2,7 @@ package v1alpha1
 
 // Condition types. kstatus, and so Argo CD, Flux and `kubectl wait`, understands Ready and Stalled; Progressing is
 // never true together with Ready. Types that name a problem (Stalled, Degraded, RunnerOutdated, PodTemplateRefused,
-// QuotaExceeded, RunnersPending, RunnersUnprotected, StatisticsDoubtful, CapacityLimited, Draining, DeletionBlocked)
+// JobPodRefused, PodsAltered, QuotaExceeded, RunnersPending, RunnersUnprotected, StatisticsDoubtful, CapacityLimited, Draining, DeletionBlocked)
 // are either absent without it, or stay with status False and the reason that ended it.
 const (
 	// ConditionReady: the object does what its spec asks for.
@@ -40,6 +40,13 @@ const (
 	// template. A dry run of one pod showed it when the template or the set was new, or the pods of all waiting runners
 	// were forbidden for a minute. A ResourceQuota that is full and a webhook that doesn't answer don't count.
 	ConditionPodTemplateRefused = "PodTemplateRefused"
+	// ConditionJobPodRefused: no pod in which the container hooks of runners run a job can start, because the API server,
+	// or a policy, refuses it. A dry run of such a pod, made from the hook template, showed it before the first job.
+	ConditionJobPodRefused = "JobPodRefused"
+	// ConditionPodsAltered: a policy or webhook takes from the runners' pods, or from those of jobs, what the template asks
+	// for: a token, an account, a volume, a node selector. While False, the message says what is only added or changed,
+	// such as images by a mirror or containers by a mesh.
+	ConditionPodsAltered = "PodsAltered"
 	// ConditionVersionSupported: the chart that created the object has the manager's minor version, or the manager is a
 	// development build.
 	ConditionVersionSupported = "VersionSupported"

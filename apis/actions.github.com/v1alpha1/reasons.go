@@ -162,6 +162,8 @@ const (
 	ReasonSecretUnreadable = "SecretUnreadable"
 	// ReasonInvalidPod: the API server rejects the pod template.
 	ReasonInvalidPod = "InvalidPod"
+	// ReasonPodFieldsLost: a policy or webhook takes from pods what their template asks for.
+	ReasonPodFieldsLost = "PodFieldsLost"
 	// ReasonPodForbidden: a policy, a ResourceQuota, or a permission that the manager lacks, forbids the runner's pod.
 	ReasonPodForbidden = "PodForbidden"
 	// ReasonPodsForbidden: a ResourceQuota forbids the pods or Secrets of some of the set's runners.

@@ -69,12 +69,13 @@ runners must be replaced to get a new one. JSON.
 {{- end }}
 
 {{/*
-Names of the ConfigMaps from which the runner has variables, in the kubernetes modes. The manager looks whether one of them names a
-template. JSON.
+Names of the ConfigMaps that the manager reads in the kubernetes modes: the one with the template of job pods, of which it tries one
+before the first job, and those from which the runner has variables, of which one may name a template. JSON.
 */}}
-{{- define "gha-runner-scale-set.variable-config-maps" -}}
+{{- define "gha-runner-scale-set.hook-config-maps" -}}
 {{- $names := list }}
 {{- if include "gha-runner-scale-set.is-kubernetes-mode" . }}
+{{- $names = append $names (include "gha-runner-scale-set.hook-template-source" . | fromJson).name }}
 {{- range (include "gha-runner-scale-set.own-runner" . | fromJson).envFrom }}
 {{- $names = append $names (.configMapRef | default dict).name }}
 {{- end }}

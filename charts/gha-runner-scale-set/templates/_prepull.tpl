@@ -13,8 +13,7 @@ prepull: one DaemonSet whose containers only wait, so that nodes pull their imag
 
 {{/*
 The pod's spec: on the nodes where the runners of the set may be, unless prepull names others, and with the account that the user named
-for the runners: its imagePullSecrets and what the cluster allows it count here, too. An account that the chart makes has neither. 65534 is "nobody"; an image's own user may
-be root, or a name, which Kubernetes can't tell from root. A container that waits needs less than 1 MiB; the limit is one that every
+for the runners: its imagePullSecrets and what the cluster allows it count here, too. An account that the chart makes has neither. A container that waits needs less than 1 MiB; the limit is one that every
 container runtime can start a container with. "" unless it is enabled. YAML.
 */}}
 {{- define "gha-runner-scale-set.prepull-pod" -}}
@@ -34,12 +33,12 @@ automountServiceAccountToken: false
 enableServiceLinks: false
 # tail is the first process of its container, and as such ignores the request to stop.
 terminationGracePeriodSeconds: 1
+{{- /* Values of an earlier release that are used again have none. */}}
+{{- $nobody := dict "runAsNonRoot" true "runAsUser" 65534 "runAsGroup" 65534 "seccompProfile" (dict "type" "RuntimeDefault") }}
+{{- with hasKey $prepull "podSecurityContext" | ternary $prepull.podSecurityContext $nobody }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65534
-  runAsGroup: 65534
-  seccompProfile:
-    type: RuntimeDefault
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- range $key, $value := (include "gha-runner-scale-set.without-nulls" $fields | fromJson).value }}
 {{- with $value }}
 {{ $key }}:
@@ -60,9 +59,11 @@ containers:
       requests:
         cpu: 1m
         memory: 2Mi
+        ephemeral-storage: 1Mi
       limits:
         cpu: 100m
         memory: 64Mi
+        ephemeral-storage: 16Mi
   {{- end }}
 {{- end }}
 {{- end }}

@@ -366,3 +366,12 @@ as the account does, which common policies ask of all, and in the kubernetes mod
 {{- end }}
 {{- toYaml (include "gha-runner-scale-set.without-misplaced" $spec | fromJson) }}
 {{- end }}
+
+{{/* Names of the templates from which Kubernetes makes ResourceClaims for runners. JSON. */}}
+{{- define "gha-runner-scale-set.resource-claim-templates" -}}
+{{- $names := list }}
+{{- range .Values.template.spec.resourceClaims }}
+{{- $names = append $names .resourceClaimTemplateName }}
+{{- end }}
+{{- compact $names | uniq | toJson }}
+{{- end }}

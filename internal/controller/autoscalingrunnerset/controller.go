@@ -47,7 +47,7 @@ func NewController(options Options) *Controller {
 		firstPass: sync.OnceValue(options.Clock.Now),
 	}
 	c.versions = runnerversions.New(options.Versions, options.Pool, options.Clock, c.waker.Wake)
-	c.trials = podtemplate.NewTrials(options.Client, options.Pool, options.Clock, c.waker.Wake)
+	c.trials = podtemplate.NewTrials(options.Client, options.Reader, options.Pool, options.Clock, c.waker.Wake)
 	c.syncs = pool.NewCalls[types.NamespacedName, scaleset.Result](options.Pool, options.Clock, c.waker.Wake)
 	c.deletions = pool.NewCalls[types.NamespacedName, scaleset.Deletion](options.Pool, options.Clock, c.waker.Wake)
 	c.searches = pool.NewCalls[types.NamespacedName, searchResult](options.Pool, options.Clock, c.waker.Wake)

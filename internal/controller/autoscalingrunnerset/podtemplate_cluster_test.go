@@ -1,6 +1,7 @@
 package autoscalingrunnerset_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -29,8 +30,9 @@ type site struct {
 	template func(*corev1.PodSpec)
 	// mayNotCreate takes the right to create pods from the manager.
 	mayNotCreate bool
-	// reason and words are of the refusal, "" if the pods would be admitted, or nobody knows.
-	reason, words string
+	// reason and words are of the refusal, "" if the pods would be admitted, or nobody knows. about is the condition that
+	// has them, "" for PodTemplateRefused.
+	reason, words, about string
 }
 
 // sites have everything by which a real API server refuses a pod, or seems to.
@@ -91,6 +93,52 @@ var sites = map[string]site{
 	"full-quota":    {prepare: func(w *world, namespace string) { w.quota(namespace, corev1.ResourcePods, "0") }},
 	"webhook-down":  {prepare: func(w *world, namespace string) { w.webhook(namespace, &httptest.Server{URL: "https://127.0.0.1:1"}) }},
 	"missing-right": {mayNotCreate: true},
+	"job-pod": {
+		prepare: func(w *world, namespace string) {
+			w.label(namespace, "pod-security.kubernetes.io/enforce", "restricted")
+		},
+		template: runsJobsAsPods,
+		about:    v1alpha1.ConditionJobPodRefused, reason: v1alpha1.ReasonPodForbidden,
+		words: `"set-runner-check-workflow" is forbidden: violates PodSecurity "restricted:latest"`,
+	},
+	"lost-account": {
+		prepare: func(w *world, namespace string) {
+			w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}})
+			w.mutation(namespace, `[{"op":"replace","path":"/spec/serviceAccountName","value":"other"},`+
+				`{"op":"replace","path":"/spec/serviceAccount","value":"other"}]`)
+		},
+		about: v1alpha1.ConditionPodsAltered, reason: v1alpha1.ReasonPodFieldsLost, words: `account default (it gets "other")`,
+		template: func(s *corev1.PodSpec) { s.ServiceAccountName = "default" },
+	},
+	"lost-token": {
+		prepare: func(w *world, namespace string) {
+			w.mutation(namespace, `[{"op":"remove","path":"/spec/containers/0/volumeMounts"}]`)
+		},
+		template: func(s *corev1.PodSpec) { // as the chart's: one that the API server mounts, it mounts again
+			runsJobsAsPods(s)
+			s.AutomountServiceAccountToken = new(false)
+			s.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{
+				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+					ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}}
+			s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "token",
+				MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+		},
+		about: v1alpha1.ConditionPodsAltered, reason: v1alpha1.ReasonPodFieldsLost,
+		words: "asks for: the token of its account in container runner",
+	},
+}
+
+// runsJobsAsPods makes a template that Pod Security "restricted" lets through, and whose container hooks say nothing of
+// the pods of jobs.
+func runsJobsAsPods(s *corev1.PodSpec) {
+	s.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(1001)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	s.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	s.Containers[0].Env = []corev1.EnvVar{
+		{Name: "ACTIONS_RUNNER_CONTAINER_HOOKS", Value: "/home/runner/k8s-novolume/index.js"},
+		{Name: "ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER", Value: "true"},
+	}
 }
 
 // A lasting refusal of a real API server is told before the first job, in its own words. One that passes by itself, or
@@ -113,7 +161,7 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 					meta.FindStatusCondition(set.Status.Conditions,
 						v1alpha1.ConditionReady).Reason != "CheckingPodTemplate"
 			}).Should(isTrue)
-			refused := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionPodTemplateRefused)
+			refused := meta.FindStatusCondition(set.Status.Conditions, cmp.Or(site.about, v1alpha1.ConditionPodTemplateRefused))
 			switch {
 			case site.reason == "" && refused != nil:
 				t.Errorf("%+v", refused)
@@ -147,10 +195,13 @@ func (w *world) build(s site) (namespace string) {
 	}
 	if s.prepare != nil {
 		s.prepare(w, namespace)
+		try := template.Spec.DeepCopy()
+		if s.about == v1alpha1.ConditionJobPodRefused {
+			try.SecurityContext = nil // the runner's own pod passes
+		}
 		w.Eventually(func() error {
-			return w.client.Create(w.Context(),
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"},
-					Spec: *template.Spec.DeepCopy()}, client.DryRunAll)
+			return w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"},
+				Spec: *try.DeepCopy()}, client.DryRunAll)
 		}).ShouldNot(succeed)
 	}
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"},
@@ -240,6 +291,34 @@ func (w *world) webhook(namespace string, server *httptest.Server) {
 	if certificate := server.Certificate(); certificate != nil {
 		hook.Webhooks[0].ClientConfig.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 			Bytes: certificate.Raw})
+	}
+	w.create(hook)
+	w.Cleanup(func() { w.deleteEventually(hook) })
+}
+
+// mutation has a webhook change all pods of the namespace but the one named try, which it denies.
+func (w *world) mutation(namespace, patch string) {
+	w.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
+			response.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: review.Request.Name != "try",
+			Patch: []byte(patch), PatchType: new(admissionv1.PatchTypeJSONPatch)}
+		_ = json.NewEncoder(response).Encode(review) // the API server says so if it can't read it
+	}))
+	w.Cleanup(server.Close)
+	hook := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "pods.example.com", Rules: []admissionregistrationv1.RuleWithOperations{ofPods()},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &server.URL,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},
+			NamespaceSelector: in(namespace), SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
 	}
 	w.create(hook)
 	w.Cleanup(func() { w.deleteEventually(hook) })

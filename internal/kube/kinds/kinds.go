@@ -42,6 +42,7 @@ var (
 	// installed are kinds that a cluster may lack: nothing watches them, and who uses them says what is missing then.
 	installed = map[schema.GroupVersion][]string{
 		{Group: "snapshot.storage.k8s.io", Version: "v1"}: {"VolumeSnapshot"},
+		{Group: "resource.k8s.io", Version: "v1"}:         {"ResourceClaim", "ResourceClaimTemplate"},
 	}
 	clusterWide = map[schema.GroupVersion][]string{
 		corev1.SchemeGroupVersion:           {"Namespace", "Node", "PersistentVolume"},

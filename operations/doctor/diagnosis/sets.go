@@ -205,6 +205,11 @@ func checkStopped(s set) []finding.Finding {
 	findings = append(findings, s.fromCondition(finding.Problem,
 		s.condition(v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(finding.Problem,
+		s.condition(v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue))...)
+	findings = append(findings, s.fromCondition(finding.Warning,
+		s.condition(v1alpha1.ConditionPodsAltered, metav1.ConditionTrue))...)
+	findings = append(findings, s.fromCondition(finding.Info, s.extended())...)
+	findings = append(findings, s.fromCondition(finding.Problem,
 		s.condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(finding.Warning,
 		s.condition(v1alpha1.ConditionStatisticsDoubtful, metav1.ConditionTrue))...)
@@ -215,6 +220,14 @@ func checkStopped(s set) []finding.Finding {
 		findings = append(findings, s.fromCondition(finding.Problem, ready)...)
 	}
 	return findings
+}
+
+// extended returns the condition that says what policies add to pods, nil if there is nothing of the kind.
+func (s set) extended() *metav1.Condition {
+	if c := s.condition(v1alpha1.ConditionPodsAltered, metav1.ConditionFalse); c != nil && c.Reason == "PodsExtended" {
+		return c
+	}
+	return nil
 }
 
 // checkMissingRunners reports runners that are wanted but don't exist, if no condition says why.

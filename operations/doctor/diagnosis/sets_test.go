@@ -10,6 +10,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/operations/doctor/diagnosis"
 	"github.com/harrier-ci/harrier/operations/doctor/snapshot"
+	"github.com/harrier-ci/harrier/operations/finding"
 )
 
 // A policy that takes permissions away from both accounts is one problem. A report of one account would leave the other
@@ -76,6 +77,33 @@ func TestWarningsBesideAProblemAreNotNothingToDo(t *testing.T) {
 	for _, f := range diagnosis.Diagnose(healthy(warned(time.Minute), runner(v1alpha1.EphemeralRunnerPhaseFailed, "Evicted"))) {
 		if strings.HasPrefix(f.Fix, "nothing") {
 			t.Errorf("told twice: %+v", f)
+		}
+	}
+}
+
+// What policies do to pods is told before a job meets it; what they only add is worth knowing.
+func TestWhatPoliciesDoToPodsIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(*snapshot.Snapshot)
+		reason   string
+		severity finding.Severity
+	}{
+		"the runner's pod": {condition(v1alpha1.ConditionPodTemplateRefused, yes, v1alpha1.ReasonPodForbidden), "PodForbidden", finding.Problem},
+		"the job's pod":    {condition(v1alpha1.ConditionJobPodRefused, yes, v1alpha1.ReasonInvalidPod), "InvalidPod", finding.Problem},
+		"a lost field":     {condition(v1alpha1.ConditionPodsAltered, yes, v1alpha1.ReasonPodFieldsLost), "PodFieldsLost", finding.Warning},
+		"a mirror":         {condition(v1alpha1.ConditionPodsAltered, no, "PodsExtended"), "PodsExtended", finding.Info},
+	} {
+		found := false
+		for _, f := range diagnosis.Diagnose(healthy(test.change)) {
+			found = found || f.Reason == test.reason && f.Severity == test.severity && f.Message == "because"
+		}
+		if !found {
+			t.Errorf("%s is not told", name)
+		}
+	}
+	for _, f := range diagnosis.Diagnose(healthy(condition(v1alpha1.ConditionPodsAltered, no, "PodsAsWritten"))) {
+		if f.Reason == "PodsAsWritten" {
+			t.Error("nothing to tell is told")
 		}
 	}
 }

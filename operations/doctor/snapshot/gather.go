@@ -327,7 +327,7 @@ func (g *gathering) wasUnread(what string) bool {
 	return g.Unread[what] != nil
 }
 
-// concerns reports whether an object is the set, a claim of it, a runner of one of its EphemeralRunnerSets, or the pod
+// concerns reports whether an object is the set, what pulls its images, a claim of it, a runner of one of its EphemeralRunnerSets, or the pod
 // of such a runner. The set's own name is not enough: runners of linux-large are not those of linux.
 func (s *Set) concerns(object corev1.ObjectReference) bool {
 	switch object.Kind {
@@ -335,6 +335,8 @@ func (s *Set) concerns(object corev1.ObjectReference) bool {
 		return object.Name == s.Name
 	case "EphemeralRunner", "Pod":
 		return s.named(object.Name)
+	case "DaemonSet": // the chart's for prepull, whose pods may be refused
+		return object.Name == s.Name+"-gha-rs-prepull"
 	case "PersistentVolumeClaim":
 		return slices.ContainsFunc(s.Claims, func(claim corev1.PersistentVolumeClaim) bool {
 			return claim.Name == object.Name

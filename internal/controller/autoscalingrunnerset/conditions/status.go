@@ -114,7 +114,7 @@ func (f *Findings) conditions(version string) []metav1.Condition {
 	for _, optional := range []*metav1.Condition{
 		credentialsCondition(f), registeredCondition(f), labelsCondition(f), drainedCondition(f),
 		disruptionbudgets.Condition(f.Set, f.Budgets, f.ObservedAt), blockedCondition(f),
-		f.Template.Condition, schedulesCondition(f), f.VersionExpires,
+		f.Template.Condition, f.Template.JobPod, f.Template.Altered, schedulesCondition(f), f.VersionExpires,
 	} {
 		if optional != nil {
 			known = append(known, *optional)

@@ -122,6 +122,10 @@ func (f *Findings) runningSummary(status *v1alpha1.AutoscalingRunnerSetStatus) [
 		lasting := f.Template.Lasting || (f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason))
 		return report.Unready(c.Reason, c.Message, lasting)
 	}
+	if c := withStatus(conditions, v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue); c != nil &&
+		!f.Template.JobPodOptional {
+		return report.Unready(c.Reason, c.Message, podtemplate.Lasts(c, f.ObservedAt))
+	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := withStatus(conditions, conditionType, metav1.ConditionTrue); c != nil {
 			// An outdated runner needs a new image; a degraded set may recover by itself.

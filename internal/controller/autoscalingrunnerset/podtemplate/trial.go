@@ -1,18 +1,17 @@
 // Package podtemplate finds out whether the runners of a set could start, before the first job: the API server is sent
 // one pod of the template as a dry run, which all of its checks and policies see and which creates nothing. That is one
-// request for each template of a set, and after a restart of the manager. What real pods show counts more: it corrects
-// the answer in both directions.
+// request for each template of a set, and after a restart of the manager; where container hooks run jobs as pods, a
+// second one for such a pod. What real pods show counts more: it corrects the answer in both directions. What policies
+// made of the pods is told, too.
 package podtemplate
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +21,7 @@ import (
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
+	"github.com/harrier-ci/harrier/internal/podtrial"
 	"github.com/harrier-ci/harrier/internal/pool"
 	"github.com/harrier-ci/harrier/internal/reconcile"
 )
@@ -61,6 +61,9 @@ type Memory struct {
 	// runners. At seenRefusedAt that was last seen. refusal is the report of the oldest of them.
 	refusedSince, seenRefusedAt time.Time
 	refusal                     string
+	// newestJob and jobAdmittedAt are as newest and admittedAt, of pods of jobs.
+	newestJob     metav1.Time
+	jobAdmittedAt time.Time
 }
 
 // Verdict says whether a template's pods are admitted, as far as that is known.
@@ -73,18 +76,27 @@ type Verdict struct {
 	// Awaited is set until the first answer, and the status waits for it for HeldFor.
 	Awaited bool
 	HeldFor time.Duration
+	// JobPod is JobPodRefused, and Altered is PodsAltered, each nil if it stays as it was.
+	JobPod, Altered *metav1.Condition
+	// JobPodOptional is set if jobs run without a pod of their own, too.
+	JobPodOptional bool
 }
 
 // Trials makes the dry runs.
 type Trials struct {
 	client client.Client
-	// calls have the last dry run for each AutoscalingRunnerSet. An error is the API server's answer.
-	calls *pool.Calls[types.NamespacedName, struct{}]
+	// reader reads ConfigMaps with templates of job pods, which no cache has.
+	reader client.Reader
+	// calls have the last dry run for each AutoscalingRunnerSet. An error is the API server's answer: about the runner's
+	// pod, or, as a jobPodError, about the job's.
+	calls *pool.Calls[types.NamespacedName, podtrial.Difference]
 }
 
 // NewTrials returns Trials that run in the pool. wake is called with the set's name when a dry run has ended.
-func NewTrials(c client.Client, workers *pool.Pool, clk clock.PassiveClock, wake func(types.NamespacedName)) *Trials {
-	return &Trials{client: c, calls: pool.NewCalls[types.NamespacedName, struct{}](workers, clk, wake)}
+func NewTrials(c client.Client, reader client.Reader, workers *pool.Pool, clk clock.PassiveClock,
+	wake func(types.NamespacedName)) *Trials {
+	return &Trials{client: c, reader: reader,
+		calls: pool.NewCalls[types.NamespacedName, podtrial.Difference](workers, clk, wake)}
 }
 
 // Forget drops what is known of a set that is gone.
@@ -115,8 +127,9 @@ func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcil
 	if known && !last.Running() {
 		m.settled = true
 	}
-	_, refused := refusesTemplate(last.Err)
-	if refused || !m.refusedSince.IsZero() || wasRefused(q.Set) != nil || q.PodsForbidden {
+	_, refused := refusesRunner(last.Err)
+	_, jobRefused := refusesJob(last.Err)
+	if refused || jobRefused || !m.refusedSince.IsZero() || wasRefused(q.Set) != nil || q.PodsForbidden {
 		if err := t.lookAtPods(ctx, q, m, again); err != nil {
 			return Verdict{}, err
 		}
@@ -125,13 +138,18 @@ func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcil
 	case due && wait > 0:
 		again.After(wait)
 	case due:
-		t.calls.Go(set.String(), set, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, t.try(ctx, q.Pod)
+		t.calls.Go(set.String(), set, func(ctx context.Context) (podtrial.Difference, error) {
+			return t.try(ctx, q.Pod)
 		})
 		last, _ = t.calls.Last(set)
 	}
 	verdict := m.judge(last, q.Set, q.Now)
 	verdict.Reached = true
+	hooks := podtrial.HooksOf(q.Pod)
+	verdict.JobPodOptional = hooks == nil || !hooks.Required
+	if !last.Running() {
+		verdict.JobPod, verdict.Altered = m.judgeJob(last, q.Set), altered(last, q.Set)
+	}
 	return verdict, nil
 }
 
@@ -141,55 +159,55 @@ func WasChecking(set *v1alpha1.AutoscalingRunnerSet) bool {
 	return ready != nil && ready.Reason == ReasonChecking
 }
 
-// try sends the pod as a dry run. That a quota is full is the last thing an API server finds: everything else has
-// admitted the pod.
-func (t *Trials) try(ctx context.Context, pod *corev1.Pod) error {
+// try sends the runner's pod as a dry run, and then the job's if it has one, and returns what became of them on their
+// way.
+func (t *Trials) try(ctx context.Context, pod *corev1.Pod) (podtrial.Difference, error) {
 	if kube.Container(&pod.Spec, v1alpha1.RunnerContainerName) == nil {
-		return errNoRunnerContainer
+		return podtrial.Difference{}, errNoRunnerContainer
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
-	err := t.client.Create(ctx, pod.DeepCopy(), client.DryRunAll)
+	hooks, answered := podtrial.HooksOf(pod), pod.DeepCopy()
+	if err := t.send(ctx, answered); err != nil {
+		return podtrial.Difference{}, err
+	}
+	difference, err := podtrial.Compare(pod, answered, hooks != nil)
+	if err == nil {
+		err = t.tryClaims(ctx, pod)
+	}
+	if err != nil || hooks == nil {
+		return difference, err
+	}
+	ofJob, err := t.tryJob(ctx, hooks, pod)
+	difference.Append("of the job's pod: ", ofJob)
+	return difference, err
+}
+
+// send sends a pod as a dry run; the API server's answer replaces it. That a quota is full is the last thing an API
+// server finds: everything else has admitted the pod.
+func (t *Trials) send(ctx context.Context, pod client.Object) error {
+	err := t.client.Create(ctx, pod, client.DryRunAll)
 	if kube.IsQuotaExceeded(err) {
 		return nil
 	}
 	return err
 }
 
-// refusesTemplate returns the reason if the answer to a dry run means that no pod of the template is admitted until
-// somebody changes something. The answer means nothing if the API server, or a webhook, could not decide: it is away,
-// busy or starting, the manager may not create pods, or a webhook can't do dry runs, which is the only bad request that
-// says nothing about the pod.
-func refusesTemplate(err error) (reason string, refuses bool) {
-	var answer apierrors.APIStatus
+// refusesRunner returns the reason if the outcome of a trial means that no runner's pod is admitted until somebody
+// changes something.
+func refusesRunner(err error) (reason string, refuses bool) {
+	var ofJob *jobPodError
 	switch {
 	case errors.Is(err, errNoRunnerContainer):
 		return v1alpha1.ReasonInvalidPod, true
-	case !errors.As(err, &answer), kube.IsNamespaceTerminating(err), kube.IsQuotaExceeded(err),
-		kube.IsDeniedByAuthorizer(err), withoutDryRun(err):
+	case errors.As(err, &ofJob):
 		return "", false
 	}
-	switch status := answer.Status(); status.Code {
-	case http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return "", false
-	case http.StatusUnauthorized: // a policy may answer so, and then names the pod
-		return v1alpha1.ReasonPodForbidden, status.Details != nil && status.Details.Name != ""
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return v1alpha1.ReasonInvalidPod, true
-	default:
-		return v1alpha1.ReasonPodForbidden, status.Code >= http.StatusBadRequest &&
-			status.Code < http.StatusInternalServerError
-	}
-}
-
-// withoutDryRun reports whether a webhook can't do dry runs. A webhook that denies the pod may answer with the same
-// code, but hardly with the same reason.
-func withoutDryRun(err error) bool {
-	return apierrors.ReasonForError(err) == metav1.StatusReasonBadRequest
+	return podtrial.Refuses(err)
 }
 
 // trialDue reports whether another dry run is wanted, and after what time.
-func (m *Memory) trialDue(last pool.Call[struct{}], known bool, now time.Time) (wait time.Duration, due bool) {
+func (m *Memory) trialDue(last pool.Call[podtrial.Difference], known bool, now time.Time) (wait time.Duration, due bool) {
 	switch {
 	case !known:
 		return 0, true
@@ -197,14 +215,15 @@ func (m *Memory) trialDue(last pool.Call[struct{}], known bool, now time.Time) (
 		return 0, false // its end brings a pass
 	case m.doubts(last):
 		return last.Finished.Add(trialBasePause).Sub(now), true
-	case last.Err == nil, withoutDryRun(last.Err), m.admittedAt.After(last.Finished):
+	case last.Err == nil, podtrial.WithoutDryRun(last.Err), m.admittedAt.After(last.Finished),
+		m.jobAdmittedAt.After(last.Finished):
 		return 0, false
 	}
 	return last.Finished.Add(reconcile.Backoff(trialBasePause, trialLongestBackoff, last.Failures)).Sub(now), true
 }
 
 // doubts reports whether runners have been refused since the last dry run, and none was admitted after that.
-func (m *Memory) doubts(last pool.Call[struct{}]) bool {
+func (m *Memory) doubts(last pool.Call[podtrial.Difference]) bool {
 	return m.seenRefusedAt.After(kube.LaterOf(last.Finished, m.admittedAt))
 }
 
@@ -224,6 +243,7 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 	template, first := q.Pod.Annotations[v1alpha1.AnnotationRunnerSpecHash], m.newest.IsZero()
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		m.seeJobPod(pod, first, q.Now)
 		if pod.Annotations[v1alpha1.AnnotationRunnerSpecHash] != template || !m.newest.Before(&pod.CreationTimestamp) {
 			continue
 		}
@@ -241,6 +261,18 @@ func (t *Trials) lookAtPods(ctx context.Context, q Question, m *Memory, again *r
 		again.After(wait)
 	}
 	return nil
+}
+
+// seeJobPod remembers when a pod of a job was first seen that is newer than all before. Those of the first look may be
+// older than what refuses them now.
+func (m *Memory) seeJobPod(pod *corev1.Pod, first bool, now time.Time) {
+	if !kube.IsJobPod(pod) || !m.newestJob.Before(&pod.CreationTimestamp) {
+		return
+	}
+	m.newestJob = pod.CreationTimestamp
+	if !first {
+		m.jobAdmittedAt = now
+	}
 }
 
 // rememberRefused remembers the time since which runners of the template have been refused without one being admitted.
@@ -274,9 +306,9 @@ func wasRefused(set *v1alpha1.AutoscalingRunnerSet) *metav1.Condition {
 }
 
 // judge returns the verdict that follows from the last dry run and from what was seen of real pods.
-func (m *Memory) judge(last pool.Call[struct{}], set *v1alpha1.AutoscalingRunnerSet, now time.Time) Verdict {
+func (m *Memory) judge(last pool.Call[podtrial.Difference], set *v1alpha1.AutoscalingRunnerSet, now time.Time) Verdict {
 	const conditionType = v1alpha1.ConditionPodTemplateRefused
-	reason, refused := refusesTemplate(last.Err)
+	reason, refused := refusesRunner(last.Err)
 	switch {
 	case !m.refusedSince.IsZero() && now.Sub(m.refusedSince) >= refusedGrace:
 		message := "for a minute or longer no runner has got a pod: " + report.Abridged(m.refusal)
