@@ -294,8 +294,8 @@ func (at *site) tryPods(t *testing.T, kind string, document []byte, rendered man
 			return
 		}
 		template := ""
-		if maps := rendered["hook_extension.yaml"]; len(maps) > 0 {
-			template = decode[corev1.ConfigMap](t, maps[0]).Data["extension"]
+		if files := rendered["hook_extension.yaml"]; len(files) > 0 {
+			template = decode[corev1.ConfigMap](t, files[0]).Data["extension"]
 		}
 		job, err := hooks.JobPod(runner, template)
 		if err != nil {

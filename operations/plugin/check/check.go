@@ -127,13 +127,7 @@ func (o *Options) values() (map[string]any, error) {
 
 // render renders the chart, and says what validate says of the values. It reports whether there is anything to try.
 func (x *examination) render(values map[string]any) (bool, error) {
-	_, hasURL := values["githubConfigUrl"]
-	_, hasSecret := values["githubConfigSecret"]
-	if x.Chart == "" {
-		if x.Chart = charts.Controller; hasURL || hasSecret {
-			x.Chart = charts.ScaleSet
-		}
-	}
+	x.Chart = cmp.Or(x.Chart, chartOf(values))
 	x.Release = cmp.Or(x.Release, map[string]string{charts.ScaleSet: "runners", charts.Controller: "arc"}[x.Chart])
 	content, err := yaml.Marshal(values)
 	if err != nil {
@@ -176,6 +170,16 @@ func (x *examination) render(values map[string]any) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// chartOf returns the chart whose values these are: every scale set has an address or a Secret.
+func chartOf(values map[string]any) string {
+	for _, key := range []string{"githubConfigUrl", "githubConfigSecret"} {
+		if _, has := values[key]; has {
+			return charts.ScaleSet
+		}
+	}
+	return charts.Controller
 }
 
 // take keeps an object that the chart renders; hooks of Helm, too, as policies see these as well.
