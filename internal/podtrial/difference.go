@@ -90,6 +90,7 @@ func (d *Difference) spec(asked, got object, needsToken bool) {
 			d.lost("%s %v", field, value)
 		}
 	}
+	d.gone(asked, got, "affinity", "topologySpreadConstraints", "resourceClaims")
 	d.volumes(asked.by("volumes", "name"), got.by("volumes", "name"))
 	for _, field := range []string{"initContainers", "containers"} {
 		d.containers(asked.by(field, "name"), got.by(field, "name"))
@@ -99,11 +100,24 @@ func (d *Difference) spec(asked, got object, needsToken bool) {
 		d.lost("the token of its account")
 	}
 	for _, field := range []string{"tolerations", "imagePullSecrets"} {
-		kept := texts(got.list(field))
-		for _, entry := range asked.list(field) {
-			if !slices.ContainsFunc(kept, func(text string) bool { return text == jsonOf(entry) }) {
-				d.lost("one of its %s", field)
-			}
+		d.entries(field, asked.list(field), texts(got.list(field)))
+	}
+}
+
+// gone finds fields that are gone as a whole. What is added to them is others' business.
+func (d *Difference) gone(asked, got object, fields ...string) {
+	for _, field := range fields {
+		if _, kept := got[field]; asked[field] != nil && !kept {
+			d.lost("its %s", field)
+		}
+	}
+}
+
+// entries finds entries of a list that are gone.
+func (d *Difference) entries(field string, asked []object, kept []string) {
+	for _, entry := range asked {
+		if !slices.Contains(kept, jsonOf(entry)) {
+			d.lost("one of its %s", field)
 		}
 	}
 }

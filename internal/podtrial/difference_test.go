@@ -19,6 +19,7 @@ func asked() *corev1.Pod {
 	pod.Spec.Tolerations = []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists}}
 	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mirror"}}
 	pod.Spec.RuntimeClassName = new("gvisor")
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "work"})
 	pod.Spec.Containers[0].Command = []string{"run.sh"}
 	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts,
@@ -61,6 +62,7 @@ func TestWhatPoliciesTakeAndWhatTheyAdd(t *testing.T) {
 			lost: "nodeSelector pool=builds"},
 		"a toleration":  {change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.Tolerations = nil }, lost: "one of its tolerations"},
 		"a pull secret": {change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.ImagePullSecrets = nil }, lost: "one of its imagePullSecrets"},
+		"the affinity":  {change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.Affinity = nil }, lost: "its affinity"},
 		"the runtime":   {change: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.RuntimeClassName = nil }, lost: "runtimeClassName gvisor"},
 		"a label":       {change: func(p *corev1.Pod, _ *corev1.Container) { delete(p.Labels, "actions.github.com/scale-set-name") }, lost: "label actions.github.com/scale-set-name"},
 		"the command":   {change: func(_ *corev1.Pod, c *corev1.Container) { c.Command = []string{"sh"} }, lost: "command of container runner"},

@@ -50,7 +50,19 @@ func (f Fault) String() string {
 }
 
 // Release names the installation of the values.
-type Release struct{ Name, Namespace string }
+type Release struct {
+	Name, Namespace string
+	// Cluster answers for the cluster; nil means one that has our kinds and one controller.
+	Cluster *Cluster
+}
+
+// Cluster is what templates ask of one.
+type Cluster struct {
+	// APIVersions are those that the cluster has, of the groups that templates ask about.
+	APIVersions []string
+	// Lookup returns an object, or a list if no name is given; empty if there is none.
+	Lookup func(apiVersion, kind, namespace, name string) (map[string]any, error)
+}
 
 // Rendered has the result of rendering a chart with values.
 type Rendered struct {
@@ -119,7 +131,7 @@ func Render(chart string, values map[string]any, release Release) (*Rendered, []
 	options := common.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, Revision: 1, IsInstall: true}
 	var all common.Values
 	warnings := warningsOf(func() {
-		all, err = util.ToRenderValuesWithSchemaValidation(loaded, values, options, capabilities(), true)
+		all, err = util.ToRenderValuesWithSchemaValidation(loaded, values, options, capabilities(release.Cluster), true)
 	})
 	if err != nil {
 		return nil, append(warnings, Fault{Message: err.Error()}), nil
@@ -128,7 +140,7 @@ func Render(chart string, values map[string]any, release Release) (*Rendered, []
 	if faults, err := checkSchema(chart, loaded.Schema, merged); err != nil || len(faults) > 0 {
 		return nil, append(warnings, faults...), err
 	}
-	rendered, faults := execute(loaded, all)
+	rendered, faults := execute(loaded, all, release.Cluster)
 	return rendered, append(warnings, faults...), nil
 }
 
@@ -157,17 +169,23 @@ func warningsOf(call func()) (warnings []Fault) {
 	return warnings
 }
 
-// capabilities are those of a cluster that has our kinds.
-func capabilities() *common.Capabilities {
+// capabilities are those of the cluster.
+func capabilities(cluster *Cluster) *common.Capabilities {
 	ours := common.DefaultCapabilities.Copy()
-	ours.APIVersions = append(ours.APIVersions, v1alpha1.GroupVersion.String())
+	if cluster == nil {
+		cluster = &Cluster{APIVersions: []string{v1alpha1.GroupVersion.String()}}
+	}
+	ours.APIVersions = append(ours.APIVersions, cluster.APIVersions...)
 	return ours
 }
 
 // execute runs the templates. The message with which a template ends the rendering is returned as it is: Helm would put
 // it into a text of its own.
-func execute(chart *chartv2.Chart, values common.Values) (*Rendered, []Fault) {
-	refusal := ""
+func execute(chart *chartv2.Chart, values common.Values, cluster *Cluster) (*Rendered, []Fault) {
+	refusal, lookup := "", OneController
+	if cluster != nil {
+		lookup = cluster.Lookup
+	}
 	functions := template.FuncMap{
 		"fail": func(message string) (string, error) {
 			refusal = message
@@ -230,8 +248,8 @@ func documents(text string) (parts [][]byte) {
 	}
 }
 
-// lookup answers templates that look into the cluster: there is one controller, and nothing else.
-func lookup(_, kind, _, _ string) (map[string]any, error) {
+// OneController answers templates that look into the cluster: there is one controller, and nothing else.
+func OneController(_, kind, _, _ string) (map[string]any, error) {
 	if kind != "Deployment" {
 		return map[string]any{}, nil
 	}

@@ -185,7 +185,7 @@ func readDefinition() (*apiextensionsv1.CustomResourceDefinition, error) {
 			part.Templates = append(part.Templates, file)
 		}
 	}
-	values, err := util.ToRenderValuesWithSchemaValidation(part, nil, common.ReleaseOptions{}, capabilities(), true)
+	values, err := util.ToRenderValuesWithSchemaValidation(part, nil, common.ReleaseOptions{}, capabilities(nil), true)
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,14 @@
 package plugin_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +40,14 @@ func newPreflight(t *testing.T) *preflight {
 	return p
 }
 
-// check runs the command on values, and returns its exit code and what it says.
+// check runs the command on values that name the controller's account, and returns its exit code and what it says.
 func (p *preflight) check(values string, arguments ...string) (code int, said string) {
+	p.Helper()
+	return p.find("controllerServiceAccount: {name: arc, namespace: arc-systems}\n"+values, arguments...)
+}
+
+// find does so with values of which the chart looks for the controller.
+func (p *preflight) find(values string, arguments ...string) (code int, said string) {
 	p.Helper()
 	file := filepath.Join(p.TempDir(), "values.yaml")
 	values = "githubConfigUrl: " + p.address + "\ngithubConfigSecret: {github_token: mine}\n" + values
@@ -218,5 +226,30 @@ func TestCheckForProgramsAndOfTheController(t *testing.T) {
 		"-n", p.namespace)
 	if code != 0 || !strings.Contains(stdout, "✓ pod: pod of Deployment") || !strings.Contains(stdout, "✓ pod: pod of Job") {
 		t.Errorf("ends with %d:\n%s%s", code, stdout, stderr)
+	}
+}
+
+// The chart looks for the controller as it does in an installation. Without one the rest is tried all the same.
+func TestCheckLooksForTheController(t *testing.T) {
+	p := newPreflight(t)
+	code, said := p.find("")
+	if code != 1 || !strings.Contains(said, "✗ controller: ControllerMissing: no controller is installed") ||
+		!strings.Contains(said, "✓ pod: the runner's pod") {
+		t.Errorf("ends with %d:\n%s", code, said)
+	}
+	pod := map[string]string{"app": "controller"}
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "controller",
+		Labels: map[string]string{"app.kubernetes.io/part-of": "gha-rs-controller",
+			"actions.github.com/controller-service-account-name":      "arc",
+			"actions.github.com/controller-service-account-namespace": p.namespace}},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}}
+	if err := p.cluster.Client().Create(t.Context(), controller); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cluster.Client().Delete(context.WithoutCancel(t.Context()), controller) })
+	if code, said = p.find(""); code != 0 || strings.Contains(said, "controller: Controller") {
+		t.Errorf("ends with %d:\n%s", code, said)
 	}
 }

@@ -41,6 +41,8 @@ type surroundings struct {
 	// changes are what a webhook does to a pod, and adds is what that comes to.
 	changes func(*corev1.Pod) patch
 	adds    string
+	// more are values that the file leaves out, and that are tried, too.
+	more string
 }
 
 const (
@@ -61,9 +63,10 @@ const (
 
 // platforms are the values files of docs/platforms, each with what is in force where it is used.
 var platforms = map[string]surroundings{
-	"restricted.yaml":            {enforce: "restricted", refuses: []string{registry}},
+	"restricted.yaml":            {enforce: "restricted", refuses: []string{registry}, more: "prepull: {enabled: true}"},
 	"restricted-controller.yaml": {enforce: "restricted", refuses: []string{registry}},
-	"openshift.yaml":             {enforce: "restricted", refuses: []string{sccUser, sccGroup, sccAll}, changes: assignUser},
+	"openshift.yaml": {enforce: "restricted", refuses: []string{sccUser, sccGroup, sccAll}, changes: assignUser,
+		more: "prepull: {enabled: true}"},
 	"gke-autopilot.yaml": {enforce: "baseline", refuses: []string{autopilotPrivileged, autopilotPaths, autopilotHost,
 		autopilotAdded, autopilotNodes}},
 	"eks-karpenter-spot.yaml": {enforce: "baseline"},
@@ -237,7 +240,7 @@ func (at *site) apply(t *testing.T, name string) {
 	if name == "openshift.yaml" {
 		of = of.with("--api-versions", "security.openshift.io/v1")
 	}
-	rendered := render(t, of, values+more)
+	rendered := render(t, of, values, more, at.more)
 	for _, documents := range rendered {
 		for _, document := range documents {
 			object := &unstructured.Unstructured{}
@@ -258,6 +261,17 @@ func (at *site) apply(t *testing.T, name string) {
 			at.tryPods(t, object.GetKind(), []byte(document), rendered)
 		}
 	}
+	if at.changes == nil {
+		return
+	}
+	// The manager's pod, and the ledger's, may ask for the same.
+	rendered = render(t, controller.with("--api-versions", "security.openshift.io/v1"), `
+history: {enabled: true}
+podLabels: {azure.workload.identity/use: "true"}
+podAnnotations: {vault.hashicorp.com/agent-inject: "true"}
+`)
+	at.tryPod(t, "manager", one[appsv1.Deployment](t, rendered, "deployment.yaml").Spec.Template)
+	at.tryPod(t, "ledger", historyOf(t, rendered).Spec.Template)
 }
 
 // tryPods tries the pods of an object.
@@ -280,8 +294,8 @@ func (at *site) tryPods(t *testing.T, kind string, document []byte, rendered man
 			return
 		}
 		template := ""
-		if maps := rendered["hook_extension.yaml"]; len(maps) > 0 {
-			template = decode[corev1.ConfigMap](t, maps[0]).Data["extension"]
+		if files := rendered["hook_extension.yaml"]; len(files) > 0 {
+			template = decode[corev1.ConfigMap](t, files[0]).Data["extension"]
 		}
 		job, err := hooks.JobPod(runner, template)
 		if err != nil {
@@ -318,8 +332,8 @@ func (at *site) try(t *testing.T, of string, asked, answered client.Object) {
 		t.Fatal(err)
 	}
 	check(t, "what the pod of "+of+" loses", strings.Join(difference.Lost, "; "), "")
-	if of == "runner" {
-		check(t, "what is added to the runner's pod", strings.Join(difference.Added, "; "), at.adds)
+	if of == "runner" || of == "manager" {
+		check(t, "what is added to the pod of "+of, strings.Join(difference.Added, "; "), at.adds)
 	}
 }
 

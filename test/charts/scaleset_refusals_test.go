@@ -68,6 +68,8 @@ func TestScaleSetRefusals(t *testing.T) {
 		{"containerMode: {type: kubernetes_noVolume}", "use kubernetes-novolume"},
 		{"containerMode: {type: dind, kubernetesModeHookTemplate: {spec: {}}}", "containerMode.kubernetesModeHookTemplate has an effect only if"},
 		{"annotations: {id: 9007199254740993}", "is too long to be kept as it was written: put it in quotes"},
+		{mode("dind") + "\ntemplate: {spec: {nodeSelector: {kubernetes.io/os: windows}}}", "containerMode.type is dind, which needs Linux"},
+		{mode("kubernetes-novolume") + "\ntemplate: {spec: {os: {name: windows}}}", "containerMode.type is kubernetes-novolume, which needs Linux"},
 		{certificateAt(`\`) + "\ntemplate: {spec: {os: {name: windows}}}", `runnerMountPath is \, but a directory of Windows runners`},
 		{certificateAt(`C:\`), `has to be one below a drive, such as C:\ca`},
 		{certificateAt("D:ca"), "has to be one below a drive"},

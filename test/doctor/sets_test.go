@@ -86,6 +86,13 @@ var broken = map[string]struct {
 			"correct what the message names"},
 		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
 	}},
+	// The manager reads the hook template by the chart's Role, and tries what the hooks would make of it.
+	"forbidden-jobs": {rig.Values{"containerMode": rig.Values{"type": "kubernetes-novolume", "kubernetesModeHookTemplate": rig.Values{
+		"spec": rig.Values{"priorityClassName": "nobody"}}}}, symptom{
+		about: v1alpha1.ConditionJobPodRefused, status: yes, reason: v1alpha1.ReasonPodForbidden, code: 1,
+		words:  []string{"no PriorityClass with name nobody was found", "kubernetesModeHookTemplate"},
+		alerts: []string{"HarrierScaleSetNotReady", "HarrierScaleSetTrouble"},
+	}},
 	"outdated": {rig.Values{"minRunners": 2, "template": runnerWith("RUNNER_VERSION", "2.334.0")}, symptom{
 		about: v1alpha1.ConditionRunnerOutdated, status: yes, reason: "RunnerVersionRefused", code: 1,
 		words:  []string{"rig.invalid/runner:test", "newer"},

@@ -16,6 +16,7 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-counts" (dict "values" .Values "at" "") }}
 {{- include "gha-runner-scale-set.validate-hook-template" . }}
 {{- include "gha-runner-scale-set.validate-feedback" . }}
+{{- include "gha-runner-scale-set.validate-windows" . }}
 {{- include "gha-runner-scale-set.validate-containers" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
@@ -234,4 +235,12 @@ reason to refuse. JSON.
 {{- end }}
 {{- end }}
 {{- toJson $unused }}
+{{- end }}
+
+{{/* The modes start containers of Linux, beside the runner or with a volume of its node, and no Windows node has them. */}}
+{{- define "gha-runner-scale-set.validate-windows" -}}
+{{- $mode := include "gha-runner-scale-set.container-mode" . }}
+{{- if and $mode (ne $mode "none") (include "gha-runner-scale-set.on-windows" .) }}
+{{- fail (printf "containerMode.type is %s, which needs Linux, but the runners are on Windows: remove containerMode, or choose other nodes in template.spec" $mode) }}
+{{- end }}
 {{- end }}

@@ -55,7 +55,7 @@ func Run(ctx context.Context, cluster client.Client, options Options, to io.Writ
 		return err
 	}
 	x := &examination{Options: options, cluster: cluster, in: options.Namespace}
-	rendered, err := x.render(values)
+	rendered, err := x.render(ctx, values)
 	if err != nil {
 		return err
 	}
@@ -126,14 +126,8 @@ func (o *Options) values() (map[string]any, error) {
 }
 
 // render renders the chart, and says what validate says of the values. It reports whether there is anything to try.
-func (x *examination) render(values map[string]any) (bool, error) {
-	_, hasURL := values["githubConfigUrl"]
-	_, hasSecret := values["githubConfigSecret"]
-	if x.Chart == "" {
-		if x.Chart = charts.Controller; hasURL || hasSecret {
-			x.Chart = charts.ScaleSet
-		}
-	}
+func (x *examination) render(ctx context.Context, values map[string]any) (bool, error) {
+	x.Chart = cmp.Or(x.Chart, chartOf(values))
 	x.Release = cmp.Or(x.Release, map[string]string{charts.ScaleSet: "runners", charts.Controller: "arc"}[x.Chart])
 	content, err := yaml.Marshal(values)
 	if err != nil {
@@ -150,7 +144,8 @@ func (x *examination) render(values map[string]any) (bool, error) {
 		x.add(Line{Check: "values", Status: statuses[one.Severity], Object: one.Object, Reason: one.Reason,
 			Message: one.Message, Fix: one.Fix, Whose: meaning.User.String()})
 	}
-	rendered, faults, err := dryrun.Render(x.Chart, values, dryrun.Release{Name: x.Release, Namespace: x.Namespace})
+	rendered, faults, err := dryrun.Render(x.Chart, values, dryrun.Release{Name: x.Release, Namespace: x.Namespace,
+		Cluster: x.seen(ctx)})
 	if err != nil {
 		return false, err
 	}
@@ -167,7 +162,7 @@ func (x *examination) render(values map[string]any) (bool, error) {
 	if rendered == nil {
 		return false, nil
 	}
-	if len(x.lines) == 0 {
+	if len(said)+len(faults) == 0 {
 		x.add(Line{Check: "values", Status: OK, Message: "the chart " + x.Chart + " takes them"})
 	}
 	for _, object := range rendered.Objects {
@@ -176,6 +171,16 @@ func (x *examination) render(values map[string]any) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// chartOf returns the chart whose values these are: every scale set has an address or a Secret.
+func chartOf(values map[string]any) string {
+	for _, key := range []string{"githubConfigUrl", "githubConfigSecret"} {
+		if _, has := values[key]; has {
+			return charts.ScaleSet
+		}
+	}
+	return charts.Controller
 }
 
 // take keeps an object that the chart renders; hooks of Helm, too, as policies see these as well.
