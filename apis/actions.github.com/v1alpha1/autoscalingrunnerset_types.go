@@ -171,6 +171,25 @@ type RunnerTimeouts struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 8760h, a year"
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
+
+	// How long the other containers of a runner pod may take to end after the runner has, before they are killed, and at
+	// most the pod's terminationGracePeriodSeconds. Default 20s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at least 1s and at most 24h, a day"
+	SidecarGracePeriod *metav1.Duration `json:"sidecarGracePeriod,omitempty"`
+
+	// How long a job may go on after somebody has asked for the end of its pod, as a handler of spot interruptions does;
+	// then the runner is told to end, and cancels it. The pod's terminationGracePeriodSeconds is 10 s more, unless it is
+	// greater already. Default 0s: GitHub's runner cancels its job at once.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 24h, a day"
+	JobGracePeriod *metav1.Duration `json:"jobGracePeriod,omitempty"`
 }
 
 // AutoscalingRunnerSetPhase sums up the state in one word, for the column that ARC has; conditions say more.

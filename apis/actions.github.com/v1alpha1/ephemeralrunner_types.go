@@ -71,7 +71,7 @@ type LostCause string
 // Causes of lost jobs.
 const (
 	// LostCauseEvicted: the pod was evicted, by the eviction API, as a node drain and autoscalers do, by a taint, or by
-	// its kubelet.
+	// its kubelet, or deleted while its node was about to go away.
 	LostCauseEvicted LostCause = "Evicted"
 	// LostCauseNodeLost: the pod's node was shut down, no longer answers or is gone.
 	LostCauseNodeLost LostCause = "NodeLost"
