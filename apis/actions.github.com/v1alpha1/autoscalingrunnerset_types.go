@@ -358,16 +358,19 @@ type RegistrationRecord struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ars,categories=actions
-// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.status.effectiveMinRunners`
-// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.status.effectiveMaxRunners`
-// +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`
+// +kubebuilder:printcolumn:name="Min",type=integer,JSONPath=`.status.effectiveMinRunners`
+// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.status.effectiveMaxRunners`
+// +kubebuilder:printcolumn:name="Runners",type=integer,JSONPath=`.status.currentRunners`
+// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.status.effectiveMinRunners`,priority=1
+// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.status.effectiveMaxRunners`,priority=1
+// +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`,priority=1
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,priority=1
 // +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleRunners`,priority=1
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
-// +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
+// +kubebuilder:printcolumn:name="Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
 // +kubebuilder:printcolumn:name="Advertised Capacity",type=integer,JSONPath=`.status.advertisedCapacity`,priority=1
 // +kubebuilder:printcolumn:name="Lost Jobs",type=integer,JSONPath=`.status.lostJobs`,priority=1

@@ -153,6 +153,13 @@ type EphemeralRunnerStatus struct {
 	// What becomes of the lost job, if the scale set has feedback.rerunLostJobs. Not in ARC.
 	// +optional
 	Rerun *RerunStatus `json:"rerun,omitempty"`
+	// Number of the job in the address of its log on GitHub, as far as GitHub has named it: with feedback.jobLinks, and of
+	// lost jobs with feedback.rerunLostJobs. Not in ARC.
+	// +optional
+	JobNumber int64 `json:"jobNumber,omitempty"`
+	// Attempt of the workflow run that the job is of, known with its number. Not in ARC.
+	// +optional
+	JobAttempt int `json:"jobAttempt,omitempty"`
 
 	// Name of the runner on GitHub.
 	// +optional
