@@ -66,7 +66,7 @@ done < <(grep '^cosign ' "$scratch/commands")
 say "installing from the registry"
 for chart in gha-runner-scale-set-controller gha-runner-scale-set; do
   settings=(--namespace harrier-system --kube-version 1.34.0)
-  [ "$chart" != gha-runner-scale-set ] || settings+=(--set githubConfigUrl=https://github.com/my-org,githubConfigSecret=a,controllerServiceAccount.name=a,controllerServiceAccount.namespace=b)
+  [ "$chart" != gha-runner-scale-set ] || settings+=(--set 'githubConfigUrl=https://github.com/my-org,githubConfigSecret=a,controllerServiceAccount.name=a,controllerServiceAccount.namespace=b')
   helm template it "oci://$registry/charts/$chart" --version "$version" --plain-http "${settings[@]}" >"$scratch/published.yaml" 2>/dev/null
   helm template it "$release/$chart-$version.tgz" "${settings[@]}" >"$scratch/made.yaml"
   cmp "$scratch/published.yaml" "$scratch/made.yaml"

@@ -8,14 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
 const root = "../.."
-
-func inNamespace(name string) client.ListOption { return client.InNamespace(name) }
 
 // formerRelease is a product from another tree, with the directory of its CRDs.
 type formerRelease struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/testkube"
@@ -127,7 +128,7 @@ func (s suite) replaceCRDs(directory string) {
 func (s suite) pods(namespace string) []corev1.Pod {
 	s.t.Helper()
 	pods := &corev1.PodList{}
-	if err := s.Cluster.Client().List(s.t.Context(), pods, inNamespace(namespace)); err != nil {
+	if err := s.Cluster.Client().List(s.t.Context(), pods, client.InNamespace(namespace)); err != nil {
 		s.t.Fatal(err)
 	}
 	return pods.Items
