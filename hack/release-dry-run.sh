@@ -1,17 +1,27 @@
 #!/usr/bin/env bash
 # release-dry-run.sh [VERSION]: makes a release of the last commit, publishes and signs it with a key in a registry on
-# loopback, and does as a user then what docs/verify.md says: verifies, pulls, downloads. What is different from a
-# release on GitHub are three things, which are replaced in that page's commands: who signs, the registry's address, and
-# that of the downloads.
+# loopback, and does as a user then what docs/verify.md says: verifies, pulls, downloads. It installs the charts from
+# there on an API server, and upgrades to them from the release before, and back. What is different from a release on
+# GitHub are three things, which are replaced in that page's commands: who signs, the registry's address, and that of the
+# downloads. No image runs here: test/upgrade runs the programs of both releases, make e2e the images.
 set -euo pipefail
 
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 version=${1:-$(awk '$1 == "version:" {gsub("\"", "", $2); print $2}' "$hack/../charts/gha-runner-scale-set/Chart.yaml")}
 scratch=$(mktemp -d)
-server=
-trap '[ -z "$server" ] || kill "$server"; rm -rf "$scratch"' EXIT
+server=''
+cluster=''
+end() {
+  [ -z "$server$cluster" ] || kill $server $cluster || true
+  wait
+  rm -rf "$scratch"
+}
+trap end EXIT
+# Until there is a release before this one, a commit plays it.
+before=ae13a352
 
 say() { echo "release-dry-run.sh: $* (${SECONDS} s)" >&2; }
+quietly() { "$@" >"$scratch/said" 2>&1 || { cat "$scratch/said" >&2; exit 1; }; }
 fail() { echo "release-dry-run.sh: $*" >&2; exit 1; }
 
 # The programs of a user, whatever else is installed.
@@ -72,6 +82,45 @@ for chart in gha-runner-scale-set-controller gha-runner-scale-set; do
   cmp "$scratch/published.yaml" "$scratch/made.yaml"
 done
 cmp "$scratch"/user/gha-runner-scale-set*.tgz "$release/gha-runner-scale-set-$version.tgz"
+
+say "installing it on an API server, and upgrading from the release before and back"
+export HARRIER_KUBERNETES
+HARRIER_KUBERNETES=$("$hack/kubernetes.sh")
+go build -C "$scratch/harrier" -o "$scratch/apiserver" ./test/apiserver
+mkfifo "$scratch/kubeconfig"
+"$scratch/apiserver" >"$scratch/kubeconfig" &
+cluster=$!
+read -r KUBECONFIG <"$scratch/kubeconfig" || fail "the API server doesn't start"
+export KUBECONFIG
+
+# charts COMMAND PREFIX [OPTION…]: installs or upgrades both charts.
+charts() {
+  quietly helm "$1" harrier "$2gha-runner-scale-set-controller" --namespace harrier-system "${@:3}"
+  quietly helm "$1" my-runners "$2gha-runner-scale-set" --namespace my-runners \
+    --set githubConfigUrl=https://github.com/my-org,githubConfigSecret.github_token=a "${@:3}"
+}
+# runs VERSION: the manager that is installed has an image of a version.
+runs() {
+  local image
+  image=$("$HARRIER_KUBERNETES/kubectl" --namespace harrier-system get deployment harrier-gha-rs-controller \
+    --output 'jsonpath={.spec.template.spec.containers[0].image}')
+  [ "$image" = "ghcr.io/harrier-ci/gha-runner-scale-set-controller:$1" ] || fail "the image is $image, want version $1"
+}
+published=("oci://$registry/charts/" --version "$version" --plain-http)
+charts install "${published[@]}" --create-namespace
+runs "$version"
+quietly helm uninstall my-runners --namespace my-runners
+quietly helm uninstall harrier --namespace harrier-system --no-hooks # its check needs a node
+
+git -C "$scratch/harrier" archive "$before" charts | tar --extract --directory "$scratch"
+charts install "$scratch/charts/"
+charts upgrade "${published[@]}" --reset-then-reuse-values
+runs "$version"
+quietly helm rollback my-runners 1 --namespace my-runners
+quietly helm rollback harrier 1 --namespace harrier-system
+runs "$(awk '$1 == "appVersion:" {gsub("\"", "", $2); print $2}' "$scratch/charts/gha-runner-scale-set-controller/Chart.yaml")"
+charts upgrade "${published[@]}" --reset-then-reuse-values
+runs "$version"
 
 say "following krew's manifest"
 awk '$1 == "uri:" {uri = $2} $1 == "sha256:" {print $2, uri}' "$release/harrier.krew.yaml" >"$scratch/plugins"
