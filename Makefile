@@ -149,6 +149,7 @@ nightly: ## What is too long for the gate: the oldest Kubernetes (root, Debian),
 	$(MAKE) soak
 	$(MAKE) fleet
 	$(MAKE) fuzz FUZZTIME=10m
+	$(MAKE) release-twice
 
 .PHONY: soak
 soak: preflight ## Half an hour of runners and an hour of messages, both simulated: memory has to stay flat (real time: make load SCENARIO=soak)
@@ -235,6 +236,17 @@ dependencies: preflight ## Check that every module is what go.sum says
 vulnerabilities: preflight ## Ask Go's database whether the programs reach code with a known vulnerability (needs vuln.go.dev)
 	go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) ./cmd/... ./operations/cmd/...
 
+# Those of permissive licences, and MPL-2.0, which asks for the source of its own files only.
+LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT,MPL-2.0,Unlicense,CC0-1.0
+
+# Without GOROOT, which its build doesn't have in it, go-licenses takes everything for the standard library, which has
+# no licence to check: a list without client-go is none.
+.PHONY: licenses
+licenses: preflight ## List the licence of every module that a program is made of, and fail for one that isn't in LICENSES
+	@export GOROOT="$$(go env GOROOT)"; arguments=(--ignore github.com/harrier-ci/harrier ./cmd/... ./operations/cmd/...); \
+	mkdir -p dist; hack/tool.sh go-licenses check --allowed_licenses=$(LICENSES) "$${arguments[@]}"; \
+	hack/tool.sh go-licenses report "$${arguments[@]}" | tee dist/licenses.csv; grep -q '^k8s.io/client-go,' dist/licenses.csv
+
 ##@ Ship
 
 .PHONY: image
@@ -246,22 +258,41 @@ push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry
 	@test -n "$(IMG)" || { echo "say where to: make image push IMG=registry.example.com/team/harrier:test" >&2; exit 1; }
 	hack/images.sh push $(if $(ARCH),-arch $(ARCH)) $(IMG)
 
+# Not as a word of make's or the shell's: whoever may push a tag has chosen it.
 .PHONY: release
+release: export RELEASED = $(value VERSION)
 release: preflight ## Make all files of a release of the last commit in dist/release: VERSION=1.2.3 (images, charts, materials, provenance, notes)
 	rm -rf dist/release
-	hack/images.sh release '$(VERSION)' dist/release
+	hack/images.sh release "$$RELEASED" dist/release
 
+# SIGN has cosign's options that say who signs; without them, it is the workflow that this runs in.
 .PHONY: publish
-publish: preflight ## Push the image and the charts of the release in dist/release, with the login of `docker login`: REGISTRY=ghcr.io/harrier-ci
+publish: preflight ## Push, sign and attest the release in dist/release, with the login of `docker login`: REGISTRY=ghcr.io/harrier-ci (SIGN='--key cosign.key')
 	@test -n "$(REGISTRY)" || { echo "say where to: make publish REGISTRY=registry.example.com/team" >&2; exit 1; }
-	hack/images.sh publish dist/release '$(REGISTRY)'
-	for chart in dist/release/*.tgz; do \
-		hack/tool.sh helm push "$$chart" 'oci://$(REGISTRY)/charts' $(if $(filter localhost:% 127.%,$(REGISTRY)),--plain-http) || exit 1; \
+	hack/publish.sh dist/release '$(REGISTRY)' $(SIGN)
+
+.PHONY: release-dry-run
+release-dry-run: preflight ## Make a release of the last commit, publish and sign it on loopback, and verify it as docs/verify.md says
+	hack/release-dry-run.sh $(filter-out dev,$(VERSION))
+
+# Go finds the version of a module in a folder by a tag with the folder's name.
+.PHONY: github-release
+github-release: ## Make the release in dist/release one of GitHub's, with its files as downloads, by the login of gh
+	@tag="$$(sed -n 's/^# Harrier /v/p' dist/release/RELEASE.md)"; early=; case $$tag in *-*) early=--prerelease ;; esac; \
+	gh release view "$$tag" >/dev/null 2>&1 || gh release create "$$tag" --verify-tag --draft $$early --title "$$tag" --notes-file dist/release/RELEASE.md; \
+	gh release upload "$$tag" --clobber dist/release/* && gh release edit "$$tag" --draft=false; \
+	for module in apis github/actions; do \
+		gh api "repos/{owner}/{repo}/git/ref/tags/$$module/$$tag" >/dev/null 2>&1 || \
+		gh api "repos/{owner}/{repo}/git/refs" --field ref="refs/tags/$$module/$$tag" --field sha="$$(git rev-parse HEAD)" >/dev/null; \
 	done
 
+.PHONY: registry-login
+registry-login: preflight ## Log in to REGISTRY as REGISTRY_USER with REGISTRY_PASSWORD, both from the environment
+	@printenv REGISTRY_PASSWORD | hack/tool.sh cosign login "$$(cut -d / -f 1 <<<'$(REGISTRY)')" --username "$$REGISTRY_USER" --password-stdin
+
 .PHONY: release-twice
-release-twice: preflight ## Make a release twice, in different places, and compare every byte: VERSION=1.2.3
-	hack/release-twice.sh '$(VERSION)'
+release-twice: preflight ## Make a release of the last commit twice, in different places, and compare every byte
+	hack/release-twice.sh $(filter-out dev,$(VERSION))
 
 ##@ Help
 

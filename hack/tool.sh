@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tool.sh NAME ARGUMENT…: runs a program that hack/tools pins, or hack/helm3 if NAME is helm. The program is built a
-# single time and kept outside of the tree, in a directory whose name depends on the pins, because the linter takes
-# minutes to compile and `go tool` would link it again for every clone. Its pins are no part of the workspace. tool.sh --path NAME: prints where the program
-# is, for callers that run it many times.
+# tool.sh NAME ARGUMENT…: runs a program that hack/NAME pins, hack/helm3 if NAME is helm, or else hack/tools. The program
+# is built a single time and kept outside of the tree, in a directory whose name depends on the pins, because the linter
+# and cosign take minutes to compile and `go tool` would link them again for every clone. Its pins are no part of the
+# workspace. tool.sh --path NAME: prints where the program is, for callers that run it many times.
 set -euo pipefail
 
 path_only=false
@@ -11,8 +11,9 @@ name=$1
 shift
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=$hack/tools
+[ ! -e "$hack/$name/go.mod" ] || tools=$hack/$name
 [ "$name" != helm ] || tools=$hack/helm3
-package=$(cd "$tools" && GOWORK=off go list -f '{{.ImportPath}}' tool | grep "/$name\$") ||
+package=$(cd "$tools" && GOWORK=off go list -f '{{.ImportPath}}' tool | grep -E "/$name(/v[0-9]+)?\$") ||
   { echo "tool.sh: there is no program named $name in $tools/go.mod" >&2; exit 1; }
 hash=$( { cat "$tools/go.mod" "$tools/go.sum"; go version; } | sha256sum | cut -c 1-16)
 cache=${HARRIER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/harrier}/tools-$hash

@@ -31,6 +31,12 @@
 // [*UnexpectedResponseError] is a success that breaks the protocol, and [*MalformedMessageError] a message that does:
 // it carries what could be read. No error, log line or printed value holds a credential or a JIT config.
 //
+// # Compatibility
+//
+// The module has the version of Harrier, and follows semantic versioning for the names of this package; the packages
+// below it are for this one, and promise nothing. Errors are told apart by errors.Is and errors.As alone: their texts
+// change. Before 1.0, a change that the compiler finds may come with a minor version, and stands in docs/changelog.md.
+//
 // # Sources
 //
 // GitHub documents its REST API, but not the Actions service. What this package knows about the service was read from

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
 	"github.com/harrier-ci/harrier/github/actions"
 )
@@ -115,4 +116,26 @@ func playGitHub(w http.ResponseWriter, r *http.Request) {
 	default: // all that is left are deletions
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// What a failure means is known by its type, never by its text; when to try again, by one call.
+func ExampleRetryAt() {
+	limited := &actions.RateLimitedError{Until: time.Date(2026, time.May, 1, 12, 0, 0, 0, time.UTC)}
+	now := limited.Until.Add(-time.Minute)
+	for _, err := range []error{
+		fmt.Errorf("create the scale set: %w", limited), fmt.Errorf("find the scale set: %w", actions.ErrScaleSetNotFound),
+	} {
+		fmt.Println(errors.Is(err, actions.ErrScaleSetNotFound), actions.RetryAt(err, now).Sub(now))
+	}
+	// Output:
+	// false 1m0s
+	// true 0s
+}
+
+// An address as people write it becomes an organization, a repository or an enterprise, or an error that says what to
+// write instead.
+func ExampleParseConfigURL() {
+	_, err := actions.ParseConfigURL("https://github.com/acme/web/settings/actions")
+	fmt.Println(errors.As(err, new(*actions.InvalidConfigURLError)))
+	// Output: true
 }

@@ -6,6 +6,7 @@
 //	hack/images.sh push [-arch A,B] IMAGE      pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
 //	hack/images.sh release VERSION DIRECTORY   writes everything that a release has: see release.go
 //	hack/images.sh publish DIRECTORY REGISTRY  pushes the image of a release, such as to registry.example.com/team
+//	hack/images.sh registry DIRECTORY          plays registry and downloads on loopback, and prints its address
 //	hack/images.sh certificates                writes the public authorities that the images trust to standard output
 //
 // Architectures are amd64 and arm64: by default build and keep are for this machine's, and push pushes both under one
@@ -29,7 +30,7 @@ import (
 
 var errUsage = errors.New("usage: hack/images.sh build [-arch A] DIRECTORY | keep RECIPE NAME… " +
 	"| push [-arch A,B] IMAGE (such as registry.example.com/team/harrier:test) | release VERSION DIRECTORY | " +
-	"publish DIRECTORY REGISTRY | certificates")
+	"publish DIRECTORY REGISTRY | registry DIRECTORY | certificates")
 
 // commands have limits for the arguments and the architectures that each takes.
 var commands = map[string]struct {
@@ -60,6 +61,9 @@ var commands = map[string]struct {
 	}},
 	"publish": {least: 2, most: 2, run: func(ctx context.Context, arguments, _ []string) error {
 		return publish(ctx, arguments[0], arguments[1])
+	}},
+	"registry": {least: 1, most: 1, run: func(ctx context.Context, arguments, _ []string) error {
+		return serveRegistry(ctx, arguments[0], os.Stdout)
 	}},
 	"certificates": {architectures: unlimited, run: func(context.Context, []string, []string) error {
 		return writeAuthorities(os.Stdout)

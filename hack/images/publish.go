@@ -19,8 +19,11 @@ import (
 	"github.com/harrier-ci/harrier/hack/images/artefacts"
 )
 
+// signatureSuffix ends the names of files that hack/publish.sh adds to a release.
+const signatureSuffix = ".sigstore.json"
+
 // publish pushes the image of a release, as `make release` wrote it into a directory, to a registry such as
-// registry.example.com/team: the bytes that were checked, not those of another build. The charts are for `helm push`.
+// registry.example.com/team, and prints its name with its digest. The charts are for `helm push`.
 func publish(ctx context.Context, directory, registry string) error {
 	files, err := artefacts.Read(directory, "")
 	if err != nil {
@@ -29,6 +32,9 @@ func publish(ctx context.Context, directory, registry string) error {
 	version := ""
 	contents := map[string][]byte{}
 	for name, file := range files {
+		if strings.HasSuffix(name, signatureSuffix) { // of a publication before
+			continue
+		}
 		if from, ok := strings.CutPrefix(name, "image-"); ok && strings.HasSuffix(from, archiveSuffix) {
 			version = strings.TrimSuffix(from, archiveSuffix)
 		}
@@ -59,7 +65,10 @@ func publish(ctx context.Context, directory, registry string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s@%s\n", target.Name(), digest)
+	if err := pushOwners(ctx, registry, contents[ownersName]); err != nil {
+		return err
+	}
+	fmt.Println(target.Context().Digest(digest.String()))
 	return nil
 }
 

@@ -20,7 +20,8 @@ func TestWhatIsPublishedIsWhatWasMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{"image-1.2.3.oci.tar": archive, "gha-runner-scale-set-1.2.3.tgz": []byte("chart")}
+	files := map[string][]byte{"image-1.2.3.oci.tar": archive, "gha-runner-scale-set-1.2.3.tgz": []byte("chart"),
+		ownersName: []byte("owners: []\n")}
 	files[checksumsName] = artefacts.Checksums(files)
 	directory := filepath.Join(t.TempDir(), "release")
 	if err := writeFiles(directory, files); err != nil {
@@ -36,6 +37,22 @@ func TestWhatIsPublishedIsWhatWasMade(t *testing.T) {
 	pushed, err := got.Digest()
 	if want, failed := sampleIndex(t).Digest(); err != nil || failed != nil || pushed != want {
 		t.Errorf("%s was pushed, want %s; %v", pushed, want, err)
+	}
+	for _, chart := range chartNames {
+		owners, err := remote.Image(tag.Registry.Repo("team", "charts", chart).Tag("artifacthub.io"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := owners.Manifest()
+		if err != nil || manifest.Config.MediaType != ownersConfig || len(manifest.Layers) != 1 ||
+			manifest.Layers[0].MediaType != ownersLayer {
+			t.Errorf("Artifact Hub finds %+v beside %s; %v", manifest, chart, err)
+		}
+	}
+	// A step that is repeated finds signatures, which no checksum covers.
+	write(t, filepath.Join(directory, "SHA256SUMS.sigstore.json"), "{}")
+	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err != nil {
+		t.Error(err)
 	}
 	write(t, filepath.Join(directory, "gha-runner-scale-set-1.2.3.tgz"), "another chart")
 	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err == nil ||

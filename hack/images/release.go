@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/mod/semver"
 
 	"github.com/harrier-ci/harrier/hack/images/artefacts"
 )
@@ -33,8 +32,9 @@ const (
 	checksumsName = "SHA256SUMS"
 )
 
-// releaseVersion is a version by SemVer without metadata of a build, as "+" isn't allowed in the tag of an image.
-var releaseVersion = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+// isReleaseTag tells whether a tag is a whole version by SemVer without metadata of a build: "+" isn't allowed in the
+// tag of an image.
+func isReleaseTag(tag string) bool { return semver.IsValid(tag) && semver.Canonical(tag) == tag }
 
 var errUncommitted = errors.New("a release is made of a commit, and these files differ from it or aren't in it: " +
 	"commit them, put them away with git stash, or remove those that git ignores")
@@ -42,11 +42,12 @@ var errUncommitted = errors.New("a release is made of a commit, and these files 
 // packed are the folders from which charts and programs are made. What git ignores there would be part of them.
 var packed = []string{"apis", "charts", "cmd", "github", "internal", "operations", "vendor"}
 
-// release writes everything that a release has into an empty directory. What it needs and can't have here are
-// credentials: pushing it (see publish) and signing it are the steps of whoever publishes it.
+// release writes everything that a release has into an empty directory. It needs no credentials: hack/publish.sh pushes
+// and signs what is there. version may be the tag, with its v, which anybody who may push one has chosen.
 func release(ctx context.Context, version, directory string) error {
-	if !releaseVersion.MatchString(version) {
-		return fmt.Errorf("VERSION is %q: write it as 1.2.3 or 1.2.3-rc.1, without a v", version)
+	version = strings.TrimPrefix(version, "v")
+	if !isReleaseTag("v" + version) {
+		return fmt.Errorf("VERSION is %q: write it as 1.2.3 or 1.2.3-rc.1", version)
 	}
 	if entries, err := os.ReadDir(directory); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s has files already: remove it, or name another directory", directory)
@@ -72,20 +73,20 @@ func release(ctx context.Context, version, directory string) error {
 		return err
 	}
 	maps.Copy(files, archives)
-	maps.Copy(programs, plugins)
 	if files["image-"+version+archiveSuffix], err = ociArchive(index, version); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
-	if files["harrier-"+version+".cdx.json"], err = artefacts.Materials(product, programs); err != nil {
-		return err
+	for described, made := range map[string]map[string][]byte{"image": programs, pluginProgram: plugins} {
+		if files[described+"-"+version+".cdx.json"], err = artefacts.Materials(product, made); err != nil {
+			return err
+		}
 	}
 	files["RELEASE.md"] = artefacts.Notes(product, publicImage, digest.String(), history)
 	compiler, err := goCommand(ctx, supported[0], "env", "GOVERSION").Output()
 	if err != nil {
 		return fmt.Errorf("ask go for its version: %w", err)
 	}
-	if files["provenance.json"], err = artefacts.Provenance(product, strings.TrimSpace(string(compiler)),
-		files); err != nil {
+	if files["provenance.json"], err = artefacts.Provenance(product, strings.TrimSpace(string(compiler))); err != nil {
 		return err
 	}
 	files[checksumsName] = artefacts.Checksums(files)
@@ -106,39 +107,13 @@ func writeFiles(directory string, files map[string][]byte) error {
 	return nil
 }
 
-// before compares two versions as SemVer does: numbers as numbers, and candidates before the version that they are of.
-func before(a, b string) int {
-	number := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }
-	coreA, earlyA, isEarlyA := strings.Cut(a, "-")
-	coreB, earlyB, isEarlyB := strings.Cut(b, "-")
-	if order := slices.CompareFunc(strings.Split(coreA, "."), strings.Split(coreB, "."), number); order != 0 ||
-		(!isEarlyA && !isEarlyB) {
-		return order
-	}
-	if isEarlyA != isEarlyB {
-		return strings.Compare(earlyB, earlyA) // one of them is empty
-	}
-	return slices.CompareFunc(strings.Split(earlyA, "."), strings.Split(earlyB, "."), func(a, b string) int {
-		switch wordA, wordB := strings.Trim(a, "0123456789") != "", strings.Trim(b, "0123456789") != ""; {
-		case wordA && wordB:
-			return strings.Compare(a, b)
-		case wordA:
-			return 1
-		case wordB:
-			return -1
-		}
-		return number(a, b)
-	})
-}
-
 // formerOf returns the tag of the release before a version, empty if there is none.
 func formerOf(version string, tags []string) (former string) {
 	for _, tag := range tags {
-		one := strings.TrimPrefix(tag, "v")
 		// the notes of 1.2.3 have what was new in its candidates, too
-		early := strings.Contains(one, "-") && !strings.Contains(version, "-")
-		if !early && releaseVersion.MatchString(one) && before(one, version) < 0 &&
-			(former == "" || before(former[len("v"):], one) < 0) {
+		early := semver.Prerelease(tag) != "" && !strings.Contains(version, "-")
+		if !early && isReleaseTag(tag) && semver.Compare(tag, "v"+version) < 0 &&
+			(former == "" || semver.Compare(former, tag) < 0) {
 			former = tag
 		}
 	}
@@ -206,10 +181,17 @@ func releasedImage(ctx context.Context, version string) (index v1.ImageIndex, pr
 	return index, programs, nil
 }
 
-// charts returns the charts as `helm package` names them.
+var chartNames = []string{"gha-runner-scale-set-controller", "gha-runner-scale-set"}
+
+// charts returns the charts as `helm package` names them, and who publishes them. `helm package` itself would write the
+// time into the archives.
 func charts(version string) (map[string][]byte, error) {
-	archives := map[string][]byte{}
-	for _, chart := range []string{"gha-runner-scale-set-controller", "gha-runner-scale-set"} {
+	owners, err := os.ReadFile(filepath.Join("charts", ownersName))
+	if err != nil {
+		return nil, err
+	}
+	archives := map[string][]byte{ownersName: owners}
+	for _, chart := range chartNames {
 		files, err := artefacts.Chart(filepath.Join("charts", chart), version)
 		if err != nil {
 			return nil, err

@@ -28,7 +28,12 @@ type block struct {
 	line     int
 	language string
 	text     string
+	// variables are the lines by which earlier blocks of the page set variables of the shell.
+	variables string
 }
+
+// assignment is such a line.
+var assignment = regexp.MustCompile(`(?m)^[A-Z]+=.*\n`)
 
 // pages returns README, CONTRIBUTING and everything below docs/.
 func pages(t *testing.T) []page {
@@ -64,13 +69,16 @@ var fence = regexp.MustCompile("^( *)```([a-z]*)$")
 func (p page) blocks() []block {
 	var found []block
 	var open *block
-	indent := ""
+	indent, variables := "", ""
 	for number, line := range strings.Split(p.text, "\n") {
 		edge := fence.FindStringSubmatch(line)
 		switch {
 		case edge != nil && open == nil:
-			open, indent = &block{page: p.path, line: number + 1, language: edge[2]}, edge[1]
+			open, indent = &block{page: p.path, line: number + 1, language: edge[2], variables: variables}, edge[1]
 		case edge != nil:
+			if open.language == "sh" {
+				variables += strings.Join(assignment.FindAllString(open.text, -1), "")
+			}
 			found, open = append(found, *open), nil
 		case open != nil:
 			open.text += strings.TrimPrefix(line, indent) + "\n"

@@ -11,7 +11,7 @@ import (
 )
 
 // programs are the programs in the documentation's commands.
-var programs = []string{"apt-get", "go", "grep", "helm", "jq", "kind", "kubectl", "make", "manager"}
+var programs = []string{"apt-get", "cosign", "curl", "go", "grep", "helm", "jq", "kind", "kubectl", "make", "manager", "sha256sum"}
 
 // separator stands between the words of a command. It occurs in none of them.
 const separator = "\x1f"
@@ -68,7 +68,7 @@ func (s shell) commands(t *testing.T, script string) ([][]string, error) {
 func (b block) script() (string, bool) {
 	switch b.language {
 	case "sh":
-		return b.text, true
+		return b.variables + b.text, true
 	case "console":
 		var typed []string
 		for line := range strings.SplitSeq(b.text, "\n") {

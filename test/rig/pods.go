@@ -63,6 +63,8 @@ const programVariable = "RIG_PROGRAM"
 type programRun struct {
 	fakenode.Exec
 	pods *podNames
+	// path returns the program's path in an image. Nil means that it is always the same.
+	path func(image string) string
 }
 
 // clockVariable names the environment variable by whose duration the program's clock is ahead. Package wallclock reads
@@ -74,6 +76,9 @@ func (p programRun) Run(ctx context.Context, container *fakenode.Container) int 
 	p.pods.add(types.NamespacedName{Namespace: container.Pod.Namespace, Name: container.Pod.Name})
 	if ahead := time.Duration(p.pods.ahead.Load()); ahead != 0 {
 		container.Environment[clockVariable] = ahead.String()
+	}
+	if p.path != nil {
+		p.Path = p.path(container.Spec.Image)
 	}
 	return p.Exec.Run(ctx, container)
 }
@@ -89,18 +94,29 @@ func (m managerRun) Run(ctx context.Context, container *fakenode.Container) int 
 	return m.programRun.Run(ctx, container)
 }
 
-func (r *Rig) managerRunner(path string) fakenode.Runner {
+func (r *Rig) managerRunner() fakenode.Runner {
 	// The ports are those of the rig's chart values.
-	exec := fakenode.Exec{Path: path, Ports: map[int32]string{8081: managerHealth, 8080: managerMetrics}}
+	exec := fakenode.Exec{Ports: map[int32]string{8081: managerHealth, 8080: managerMetrics}}
 	exec.Environment = r.environment(ManagerProgram)
-	return managerRun{programRun{Exec: exec, pods: &r.managers}}
+	return managerRun{programRun{Exec: exec, pods: &r.managers, path: r.managerIn}}
 }
 
-func (r *Rig) listenerRunner(path string) fakenode.Runner {
-	exec := fakenode.Listener(path)
+func (r *Rig) listenerRunner() fakenode.Runner {
+	exec := fakenode.Listener("")
 	exec.Environment = r.environment(ListenerProgram)
-	return programRun{Exec: exec, pods: &r.listeners}
+	return programRun{Exec: exec, pods: &r.listeners, path: func(image string) string {
+		return r.productIn(image).Listener
+	}}
 }
+
+// checkRunner runs the check before the controller's chart is uninstalled.
+func (r *Rig) checkRunner() fakenode.Runner {
+	return fakenode.RunnerFunc(func(ctx context.Context, container *fakenode.Container) int {
+		return fakenode.Exec{Path: r.managerIn(container.Spec.Image)}.Run(ctx, container)
+	})
+}
+
+func (r *Rig) managerIn(image string) string { return r.productIn(image).Manager }
 
 // environment is added to that of a program's containers. With the race detector, where neither memory nor time is
 // measured, garbage is collected less often than in the shipped programs.

@@ -91,6 +91,9 @@ type Options struct {
 type Product struct {
 	Manager, Listener string // programs
 	Controller, Set   string // directories of the two charts
+	// Tag is that of the image in which the programs are, by which pods of several products are told apart (see
+	// Upgrade). It marks an earlier build of this module's product; empty means this one, or a product of others.
+	Tag string
 }
 
 // Values are a chart's values.
@@ -117,6 +120,7 @@ type Rig struct {
 	managers, listeners podNames
 	ledgers             podNames
 	sets                map[string]int // idle runners by installed release
+	products            products
 }
 
 // ClusterOptions returns the options that a rig needs of a cluster.
@@ -163,6 +167,7 @@ func newRig(t testing.TB, cluster *testkube.Cluster, options Options) *Rig {
 	if r.RunnerNamespace == "" {
 		r.RunnerNamespace = cluster.NewNamespace(t)
 	}
+	r.products.add(options.Product)
 	r.tools = tools(t, cluster.AdminKubeconfig())
 	return r
 }
@@ -185,9 +190,9 @@ func (r *Rig) startGitHub() {
 func (r *Rig) startNode() {
 	r.t.Helper()
 	runners := map[string]fakenode.Runner{
-		managerContainer:               r.managerRunner(r.options.Product.Manager),
-		uninstallCheckContainer:        fakenode.Exec{Path: r.options.Product.Manager},
-		v1alpha1.ListenerContainerName: r.listenerRunner(r.options.Product.Listener),
+		managerContainer:               r.managerRunner(),
+		uninstallCheckContainer:        r.checkRunner(),
+		v1alpha1.ListenerContainerName: r.listenerRunner(),
 		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.RunRunner),
 	}
 	if r.options.Ledger {

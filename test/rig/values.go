@@ -21,7 +21,7 @@ func (r *Rig) controllerValues() Values {
 	}
 	maps.Copy(flags, r.options.Flags)
 	values := Values{
-		"image": Values{"repository": "rig.invalid/manager", "tag": "test"},
+		"image": Values{"repository": imageRepository, "tag": r.options.Product.tag()},
 		"flags": flags,
 		"metrics": Values{
 			"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics",
@@ -41,11 +41,11 @@ func (r *Rig) controllerValues() Values {
 	return values
 }
 
-// allowGitHub allows the fake's address, which is on loopback, unless the test names addresses itself. Charts of other
+// allowGitHub allows the fake's address, which is on loopback, unless the test names addresses itself. Charts of others'
 // products don't know the value.
 func (r *Rig) allowGitHub(values Values) {
 	flags, ok := values["flags"].(Values)
-	if !ok || r.options.Product.Controller != controllerChart {
+	if product := r.options.Product; !ok || (product.Controller != controllerChart && product.Tag == "") {
 		return
 	}
 	flags = maps.Clone(flags)

@@ -8,6 +8,13 @@
 //
 // The package imports Kubernetes API types only, so that any client can use it.
 //
+// # Compatibility
+//
+// The module has the version of Harrier, and follows semantic versioning. Within v1alpha1 no field, kind, condition or
+// reason is removed or renamed, and none changes its type or meaning; there may be new ones, so that code has to
+// tolerate reasons that it doesn't know. Before 1.0, a change of a name in Go that the compiler finds may come with a
+// minor version, and stands in docs/changelog.md.
+//
 // +kubebuilder:object:generate=true
 // +groupName=actions.github.com
 package v1alpha1

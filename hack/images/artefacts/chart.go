@@ -6,8 +6,12 @@ import (
 	"regexp"
 )
 
-// chartVersion are the two lines of a Chart.yaml that have the version.
-var chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+var (
+	// chartVersion are the two lines of a Chart.yaml that have the version.
+	chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+	// chartImage are those that name an image of the release to Artifact Hub.
+	chartImage = regexp.MustCompile(`(?m)^( +image: \S+/gha-runner-scale-set-controller):\S+$`)
+)
 
 // Chart returns the files of the chart in a directory, with another version, as `helm package` packs them: below the
 // chart's name. It fails if Chart.yaml doesn't have one line for each of the two versions.
@@ -23,6 +27,7 @@ func Chart(directory, version string) (Files, error) {
 	if lines := chartVersion.FindAll(content, -1); len(lines) != 2 {
 		return nil, fmt.Errorf("%s has %d lines with version or appVersion, not one of each", definition, len(lines))
 	}
-	files[definition] = File{Content: chartVersion.ReplaceAll(content, []byte(`${1}: "`+version+`"`)), Mode: 0o644}
+	content = chartVersion.ReplaceAll(content, []byte(`${1}: "`+version+`"`))
+	files[definition] = File{Content: chartImage.ReplaceAll(content, []byte("${1}:"+version)), Mode: 0o644}
 	return files, nil
 }

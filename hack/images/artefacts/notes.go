@@ -27,7 +27,8 @@ func Notes(product Product, image, digest string, history History) []byte {
 		"--reset-then-reuse-values\n```\n\n"+
 		"The second command keeps the values of a scale set that is there; a new one needs `--set "+
 		"githubConfigUrl=…` and `--set githubConfigSecret=…`. "+
-		"Check what you have downloaded with `sha256sum --check SHA256SUMS`.\n", registry, product.Version)
+		"[Verify what you install](https://%[3]s/blob/v%[2]s/docs/verify.md): everything is signed.\n", registry,
+		product.Version, product.Name)
 	if history.Former == "" {
 		fmt.Fprintf(&text, "\nThis is the first release.\n")
 		return []byte(text.String())
