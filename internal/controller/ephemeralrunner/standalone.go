@@ -18,22 +18,21 @@ import (
 // name takes it in, of its own namespace only: then it is one of the set's, which counts it, and gives it a registration
 // and a pod when there is room. The set does not remove it because it has too many, or another template.
 
-// standsAlone reports whether somebody says of a runner that has no owner that it may run. What its status says of a
-// registration or a job is of another time or cluster, as after a restore: then it is nobody's.
-func standsAlone(runner *v1alpha1.EphemeralRunner) bool {
-	status, set := &runner.Status, runner.Labels[v1alpha1.LabelScaleSetName]
-	return runner.Annotations[v1alpha1.AnnotationStandalone] == "true" && len(runner.OwnerReferences) == 0 && set != "" &&
-		kube.ScaleSetOf(runner) == types.NamespacedName{Namespace: runner.Namespace, Name: set} &&
-		status.Phase == "" && status.RunnerID == 0 && !status.HadJob()
-}
-
-// namedSet returns the runner set of the scale set that a runner's labels name, nil if none lives.
+// namedSet returns the runner set that takes in a runner: that of the scale set that its labels name. It returns nil if
+// none lives, or if nobody says of the runner that it stands alone. What its status says of a registration or a job is of
+// another time or cluster, as after a restore: then it is nobody's.
 func (c *Controller) namedSet(
 	ctx context.Context, runner *v1alpha1.EphemeralRunner,
 ) (named *v1alpha1.EphemeralRunnerSet, err error) {
+	status, name := &runner.Status, runner.Labels[v1alpha1.LabelScaleSetName]
+	if runner.Annotations[v1alpha1.AnnotationStandalone] != "true" || len(runner.OwnerReferences) > 0 || name == "" ||
+		kube.ScaleSetOf(runner) != (types.NamespacedName{Namespace: runner.Namespace, Name: name}) ||
+		status.Phase != "" || status.RunnerID != 0 || status.HadJob() {
+		return nil, nil
+	}
 	var sets v1alpha1.EphemeralRunnerSetList
 	if err := c.options.Client.List(ctx, &sets, client.InNamespace(runner.Namespace), client.MatchingLabels{
-		v1alpha1.LabelScaleSetName: runner.Labels[v1alpha1.LabelScaleSetName]}, client.UnsafeDisableDeepCopy); err != nil {
+		v1alpha1.LabelScaleSetName: name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list EphemeralRunnerSets: %w", err)
 	}
 	for i := range sets.Items {
@@ -43,7 +42,7 @@ func (c *Controller) namedSet(
 			return nil, err
 		}
 		lives := origin != nil && origin.DeletionTimestamp.IsZero() && set.DeletionTimestamp.IsZero() &&
-			origin.Name == runner.Labels[v1alpha1.LabelScaleSetName]
+			origin.Name == name
 		if lives && servesLike(runner, set) && (named == nil || kube.NewestFirst(set, named) < 0) {
 			named = set
 		}
@@ -58,9 +57,6 @@ func servesLike(runner *v1alpha1.EphemeralRunner, set *v1alpha1.EphemeralRunnerS
 	return own.RunnerScaleSetID == of.RunnerScaleSetID &&
 		strings.EqualFold(strings.TrimRight(own.GitHubConfigUrl, "/"), strings.TrimRight(of.GitHubConfigUrl, "/"))
 }
-
-// takesIn reports whether a runner that stands alone has a set that takes it in.
-func takesIn(w *world) bool { return w.named != nil }
 
 // takeIn makes a runner one of the set that it names.
 func (c *Controller) takeIn(ctx context.Context, w *world) error {

@@ -71,7 +71,7 @@ func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	c.remains.ForgetPod(p.Key, removed, pod) // unless it went after it was read
 	if !deleting(w) && !behind(w) {
 		w.set, w.setErr = c.runnerSet(ctx, w.EphemeralRunner)
-		if w.set == nil && w.setErr == nil && standsAlone(w.EphemeralRunner) {
+		if w.set == nil && w.setErr == nil {
 			w.named, w.setErr = c.namedSet(ctx, w.EphemeralRunner)
 		}
 	}
