@@ -147,7 +147,7 @@ Releasing RemovalUnanswered Retrying RunnerSetRestored RunnersMoved RunnersScale
 Running ScaleSetAddressChanged ScaleSetDeleted ScaleSetLeftOnGitHub ScaleSetRecreated ScaleSetRegistered
 ScaleSetUpdated ScaledDown ScaledUp ScheduleEnded ScheduleOpen ScheduleStarted SecretNameTaken SessionLost
 SidecarFailed SnapshotDeleted SnapshotReady StartedLate Starting StartsNotLimited StatisticsBelieved Stopping StoppingListener StrayHasJob
-StraysNotListed StraysRemoved UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches VersionTaken
+StraysNotListed StraysRemoved TakenIn UnknownRunnerJob VersionAccepted VersionDiffers VersionMatches VersionTaken
 VolumeClaimDiscarded WaitingForPredecessor WaitingForRunnerSets WaitingForScaleSet
 `) {
 		rows = append(rows, Row{Reason: reason, Actor: User, Passes: true})

@@ -73,6 +73,9 @@ const (
 	AnnotationRunnerScaleSetID   = "runner-scale-set-id"
 	AnnotationRunnerGroupName    = "actions.github.com/runner-group-name"
 	AnnotationRunnerScaleSetName = "actions.github.com/runner-scale-set-name"
+	// AnnotationStandalone, "true" on an EphemeralRunner that somebody else than the manager creates, lets the runner set
+	// of the scale set that its labels name take it in, before anything else has become of it.
+	AnnotationStandalone = "actions.github.com/standalone"
 	// AnnotationPatchID is the patchID of the EphemeralRunnerSet at the moment a runner was created.
 	AnnotationPatchID = "actions.github.com/patch-id"
 	// AnnotationRunnerSpecHash, on an EphemeralRunner, is the hash of the ephemeralRunnerSpec it was created from; a

@@ -55,6 +55,7 @@ func NewController(options Options) *Controller {
 			reconcile.When("it is being deleted", deleting, c.step(c.finalize)),
 			reconcile.When("the cache is older than what was written last", behind, c.step(waitForCache)),
 			reconcile.When("nobody can tell whose it is", setUnknown, c.step(failUnknown)),
+			reconcile.When("it stands alone, and the set that it names lives", standsAlone, c.step(c.takeIn)),
 			reconcile.When("it has no set that lives", abandoned, c.step(c.removeAbandoned)),
 			reconcile.When("it is done", done, c.step(c.cleanUp)),
 			reconcile.Otherwise[*world]("it lives", c.step(c.live)),
@@ -63,9 +64,10 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-func setUnknown(w *world) bool { return w.setErr != nil }
-func abandoned(w *world) bool  { return w.set == nil }
-func done(w *world) bool       { return w.Status.Done() }
+func setUnknown(w *world) bool  { return w.setErr != nil }
+func standsAlone(w *world) bool { return w.named != nil }
+func abandoned(w *world) bool   { return w.set == nil }
+func done(w *world) bool        { return w.Status.Done() }
 
 func failUnknown(_ context.Context, w *world) error { return w.setErr }
 

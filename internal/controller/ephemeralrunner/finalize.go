@@ -278,7 +278,11 @@ func (c *Controller) removeAbandoned(ctx context.Context, w *world) error {
 
 func whyAbandoned(runner *v1alpha1.EphemeralRunner) string {
 	owner := metav1.GetControllerOfNoCopy(runner)
-	if owner == nil || owner.Kind != "EphemeralRunnerSet" {
+	switch {
+	case owner == nil && runner.Annotations[v1alpha1.AnnotationStandalone] == "true":
+		return "it stands alone, but no scale set of its name lives in its namespace that registers runners at the same " +
+			"address with the same id, or its status is that of another time"
+	case owner == nil || owner.Kind != "EphemeralRunnerSet":
 		return "no EphemeralRunnerSet owns it"
 	}
 	return fmt.Sprintf("it belongs to an EphemeralRunnerSet %s that is gone (UID %s)", owner.Name, owner.UID)

@@ -49,6 +49,7 @@ type world struct {
 	// tell. The set is not looked for if the runner is being deleted or the cache is older than the last write.
 	set    *v1alpha1.EphemeralRunnerSet
 	setErr error
+	named  *v1alpha1.EphemeralRunnerSet // takes in a runner that stands alone, nil if there is none or the runner doesn't
 	// leaving is what is seen of a runner that is being deleted, and needs what it still needs. lossSettled is set when
 	// no lost job keeps it any more, reportDelayed while a report about its job does.
 	leaving       *rules.Leaving
@@ -70,6 +71,9 @@ func (c *Controller) observe(ctx context.Context, p *pass) (*world, error) {
 	c.remains.ForgetPod(p.Key, removed, pod) // unless it went after it was read
 	if !deleting(w) && !behind(w) {
 		w.set, w.setErr = c.runnerSet(ctx, w.EphemeralRunner)
+		if w.set == nil && w.setErr == nil {
+			w.named, w.setErr = c.namedSet(ctx, w.EphemeralRunner)
+		}
 	}
 	return w, nil
 }

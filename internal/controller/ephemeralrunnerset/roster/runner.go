@@ -49,9 +49,11 @@ type Runner struct {
 	Keepers string // finalizers that alone keep a deleted runner, separated by spaces
 	// Arrival numbers the runners that this process has created, in the order in which they were first seen; all others
 	// have 0.
-	Arrival   int
-	Pinned    bool        // its template names a node
-	Tolerates nodes.Signs // signs of a node's departure that its pod tolerates
+	Arrival int
+	Pinned  bool // its template names a node
+	// Standalone: a program has created it, for a purpose that the set doesn't know.
+	Standalone bool
+	Tolerates  nodes.Signs // signs of a node's departure that its pod tolerates
 }
 
 // ConfigURL is the GitHub address at which a runner is registered, or at which a set registers runners. A runner's id
@@ -95,8 +97,11 @@ func (r *Runner) FailedIdle() bool {
 
 // Blameless reports whether a runner that failed did so by no fault of its template: kubelets refused its pods for the
 // state of their nodes, its pods did not show or were kept by finalizers of others, or it was deleted and stays because
-// of its claims. A runner does not fail because its pods are taken away.
+// of its claims. A runner does not fail because its pods are taken away. One that stands alone has another template.
 func (r *Runner) Blameless() bool {
+	if r.Standalone {
+		return true
+	}
 	switch r.Reason {
 	case v1alpha1.ReasonPodLost, v1alpha1.ReasonPodTerminating, v1alpha1.ReasonVolumeClaimAwaited,
 		v1alpha1.ReasonVolumeClaimNotDeleted:
@@ -136,6 +141,7 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 		FailedAt:       failedAt,
 		Template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		Pinned:         object.Spec.PodSpec.NodeName != "",
+		Standalone:     object.Annotations[v1alpha1.AnnotationStandalone] == "true",
 		Tolerates:      nodes.Tolerated(object.Spec.PodSpec.Tolerations),
 		Reason:         status.Reason, Message: status.Message,
 		Keepers: strings.Join(kube.Keepers(object), " "),

@@ -208,7 +208,7 @@ func (h *History) pickVictims(p *Plan, runners []*roster.Runner, due int) {
 	var removable []*roster.Runner
 	for _, r := range runners {
 		switch {
-		case h.slotOf(r) != slotWaiting:
+		case h.slotOf(r) != slotWaiting || r.Standalone:
 		case p.decided[r].removes() || h.historyOf(r).Removing:
 			due--
 		default:
@@ -260,7 +260,7 @@ func (h *History) GiveWay(p *Plan, r *roster.Runner) bool {
 // planReplacement removes runners of an old template that have no job; runners with a job finish it.
 func (h *History) planReplacement(p *Plan, runners []*roster.Runner) {
 	for _, r := range runners {
-		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting {
+		if h.oldTemplate(r) && h.slotOf(r) == slotWaiting && !r.Standalone {
 			h.planRemoval(p, r)
 		}
 	}

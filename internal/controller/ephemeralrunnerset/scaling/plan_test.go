@@ -88,6 +88,24 @@ func TestSurplusWaitsForPatienceAndANewerFigure(t *testing.T) {
 	}
 }
 
+// A runner that a program has created counts, and goes for none of the set's own reasons.
+func TestRunnerThatStandsAloneIsNoSurplus(t *testing.T) {
+	s := newScenario(0)
+	own := s.add(1, idle)
+	alone := s.add(1, with(idle, func(r *roster.Runner) { r.Standalone, r.Template = true, "other" }))
+	s.pass()
+	if p := s.later(surplusPatience).publish(0).pass(); p.decided(own) != scaling.Deregister || p.decided(alone) != scaling.None {
+		t.Errorf("the set's own: %v, the program's: %v; want the former to go", p.decided(own), p.decided(alone))
+	}
+	if p := s.publish(1).pass(); p.create != 0 {
+		t.Errorf("%d runners are created beside one that waits for a job", p.create)
+	}
+	failed := with(failedOne, func(r *roster.Runner) { r.Standalone = true })
+	if !failed.Blameless() {
+		t.Error("its failure is held against the set's template")
+	}
+}
+
 func TestSurplusUnitsHaveTheirOwnClocks(t *testing.T) {
 	s := newScenario(2)
 	s.add(3, idle)

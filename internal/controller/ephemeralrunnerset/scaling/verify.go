@@ -293,7 +293,7 @@ func (h *History) planAge(p *Plan, runners []*roster.Runner, out creations.Unsee
 		if h.slotOf(r) == slotWaiting && (h.historyOf(r).Removing || p.decided[r].removes()) {
 			settled = false // one is on its way already
 		}
-		if h.waitsHealthily(r) {
+		if h.waitsHealthily(r) && !r.Standalone {
 			idle, since = append(idle, r), append(since, h.idleSince(r))
 		}
 	}
