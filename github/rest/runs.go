@@ -59,6 +59,8 @@ type Job struct {
 	Name       string `json:"name"`
 	Status     string `json:"status"`
 	Conclusion string `json:"conclusion"`
+	// Attempt is the one that the job is of, 0 if GitHub does not say it.
+	Attempt int `json:"run_attempt"`
 	// RunnerName is the runner that has the job, or had it; empty if none has.
 	RunnerName string `json:"runner_name"`
 	// CompletedAt is the end of the job, zero while it goes on.

@@ -6,7 +6,9 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/harrier-ci/harrier/operations/history/database"
@@ -30,7 +32,7 @@ const (
 const fedColumns = "span, started, cluster, namespace, set_name, repository, workflow, job_name, jobs, succeeded, failed, canceled, lost, " +
 	"measured, run_seconds, cpu_requested, memory_requested, cpu_used, waited, wait_assigned, wait_created, wait_registered, " +
 	"wait_placed, wait_image_pulled, wait_container_up, wait_started, cpu_request_millis, memory_request_bytes, peak_memory, " +
-	"cpu_average, throttled, wait_times, position"
+	"cpu_average, throttled, wait_times, machine_amounts, position"
 
 // feed writes what the ledger keeps of four weeks, and has it add them up.
 func feed(ctx context.Context, l *ledger.Ledger, at string) error {
@@ -46,6 +48,9 @@ func feed(ctx context.Context, l *ledger.Ledger, at string) error {
 		step, kinds := 24*time.Hour, keptInADay
 		if now.Sub(day) < hoursFed*time.Hour {
 			step, kinds = time.Hour, kindsOfSet+newInAnHour
+		}
+		if repeat {
+			kinds = kindsOfSet
 		}
 		for started := day; started.Before(day.Add(24*time.Hour)) && started.Before(now); started = started.Add(step) {
 			written, err := feedPeriod(ctx, db.DB, started.Unix(), int64(step.Seconds()), kinds)
@@ -89,7 +94,7 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 	}
 	defer func() { _ = tx.Rollback() }()
 	insert, err := tx.PrepareContext(ctx, "INSERT INTO usage_periods ("+fedColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "+
-		"$9, $9, 0, 0, 0, $9, $10, $11, $12, $11, $9, $9, $9, $9, $9, $9, $9, $9, 2000, 4294967296, $13, $14, $15, $16, $17) "+
+		"$9, $9, 0, 0, 0, $9, $10, $11, $12, $11, $9, $9, $9, $9, $9, $9, $9, $9, 2000, 4294967296, $13, $14, $15, $16, $17, $18) "+
 		"ON CONFLICT DO NOTHING")
 	if err != nil {
 		return 0, err
@@ -120,9 +125,13 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 			}
 			text := figures.String()
 			waits := text + ";" + text + ";" + text + ";" + text + ";" + text + ";" + text + ";" + text + ";" + text
+			ran := amounts(machines[kind%len(machines):][:1], jobs)
+			if kind < kindsOfSet {
+				ran = amounts(machines, jobs/int64(len(machines)))
+			}
 			if _, err := insert.ExecContext(ctx, span, started, one.Cluster, fmt.Sprintf("team-%d", service%5),
 				fmt.Sprintf("linux-%d", set), repository, fmt.Sprintf("%s/.github/workflows/%d.yaml", repository, kind/30%2),
-				name, jobs, 480*jobs, 960_000*jobs, 1_966_080*jobs, text, text, text, waits, kind); err != nil {
+				name, jobs, 480*jobs, 960_000*jobs, 1_966_080*jobs, text, text, text, waits, ran, kind); err != nil {
 				return 0, err
 			}
 			rows++
@@ -150,6 +159,15 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 		}
 	}
 	return rows, tx.Commit()
+}
+
+// amounts are what so many jobs requested on each of some machines, in the form of the database.
+func amounts(of []string, jobs int64) string {
+	var texts []string
+	for _, labels := range slices.Sorted(slices.Values(of)) {
+		texts = append(texts, fmt.Sprintf("%s||%d,%d,%d", labels, 480*jobs, 960_000*jobs, 1_966_080*jobs))
+	}
+	return strings.Join(texts, ";")
 }
 
 // forgetPeak has the kernel forget how much memory the process has had.

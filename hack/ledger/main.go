@@ -75,6 +75,15 @@ func run(ctx context.Context, rows int, at string) error {
 	return askTogether(ctx, l)
 }
 
+// machines are labels of nodes as an autoscaler chooses them: jobs of a name run on all of them.
+var machines = []string{
+	"kubernetes.io/arch=amd64,node.kubernetes.io/instance-type=m7i.4xlarge,karpenter.sh/capacity-type=spot",
+	"kubernetes.io/arch=amd64,node.kubernetes.io/instance-type=m7a.4xlarge,karpenter.sh/capacity-type=spot",
+	"kubernetes.io/arch=amd64,node.kubernetes.io/instance-type=m6i.4xlarge,karpenter.sh/capacity-type=spot",
+	"kubernetes.io/arch=amd64,node.kubernetes.io/instance-type=m7i.4xlarge,karpenter.sh/capacity-type=on-demand",
+	"kubernetes.io/arch=amd64,node.kubernetes.io/instance-type=c7i.8xlarge,karpenter.sh/capacity-type=spot",
+}
+
 // fill writes jobs of 90 days, in batches as large as the recorder's.
 func fill(ctx context.Context, l *ledger.Ledger, rows int) error {
 	began, used := time.Now(), cpu()
@@ -121,7 +130,7 @@ func job(number int, start time.Time) ledger.Job {
 		ImagePulled: start.Add(-12 * time.Second), ContainerUp: start.Add(-10 * time.Second), Started: start,
 		Finished: start.Add(time.Duration(30+random.IntN(900)) * time.Second), Result: "succeeded",
 		Node:     fmt.Sprintf("node-%d", random.IntN(50)),
-		NodeType: "m7i.4xlarge", CPURequestMillis: new(int64(2000)), MemoryRequestBytes: new(int64(4 << 30)),
+		NodeType: "m7i.4xlarge", NodeLabels: machines[random.IntN(len(machines))], CPURequestMillis: new(int64(2000)), MemoryRequestBytes: new(int64(4 << 30)),
 		PeakMemoryBytes: new(random.Int64N(4 << 30)), CPUMicroseconds: new(random.Int64N(900_000_000)),
 		CPUPeriods:       new(int64(5000)),
 		ThrottledPeriods: new(random.Int64N(500)),

@@ -50,7 +50,8 @@ func reasons() (string, error) {
 	return page.String(), nil
 }
 
-// causes returns the page about what is said of causes of lost jobs, and of phases of a wait.
+// causes returns the page about what is said of causes of lost jobs, of those that are not run again, and of phases of a
+// wait.
 func causes() (string, error) {
 	var page strings.Builder
 	page.WriteString("# Lost jobs and long waits: what to do\n\nGenerated from the code: `make generate`.\n")
@@ -63,6 +64,14 @@ func causes() (string, error) {
 			cell(loss.Author + ". " + loss.Commit)})
 	}
 	table(&page, []string{"cause", "means", "whose step", "what to do", "to the author of the job"}, rows)
+	page.WriteString("\n## Lost jobs that are not run again\n\n`status.rerun.reason` of a runner whose job was " +
+		"[not run again](lost-jobs.md#lost-jobs-that-run-again), as the ledger and `kubectl harrier why` tell it.\n")
+	rows = nil
+	for _, reason := range v1alpha1.RerunReasons {
+		given := meaning.OfRerun(v1alpha1.RerunGivenUp, reason)
+		rows = append(rows, []string{code(string(reason)), cell(given.Sentence), given.Actor.String(), cell(given.Advice)})
+	}
+	table(&page, []string{"reason", "means", "whose step, for the next one", "what to do"}, rows)
 	page.WriteString("\n## Phases of a wait\n\nThe phases in `status.phases` of a runner, in the job's log, in " +
 		"the ledger and in `gha_controller_job_wait_seconds`.\n")
 	rows = nil

@@ -62,6 +62,8 @@ type RunnerOptions struct {
 	// Started and Completed, if set, are steps of the job that the runner adds by itself before all others and after
 	// them.
 	Started, Completed JobHook
+	// Works, if set, is told when a job begins, and when it is over or given up.
+	Works func(bool)
 	// Log, if set, gets one line for each thing that happens.
 	Log func(line string)
 }
@@ -124,6 +126,9 @@ func (o *RunnerOptions) setDefaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Works == nil {
+		o.Works = func(bool) {}
+	}
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
@@ -179,6 +184,8 @@ func (r *simulatedRunner) run(ctx context.Context) error {
 		switch event.Event {
 		case state.JobEvent:
 			r.opts.Log("running job: " + event.Name)
+			r.opts.Works(true)
+			defer r.opts.Works(false)
 			r.call.KnowsJob, r.environment = true, event.Environment
 			if r.opts.Started != nil {
 				err = r.report(ctx, r.opts.Started(ctx, r.environment), false)

@@ -19,6 +19,8 @@ const (
 	rerunsPerMinute = 76
 	rerunsPerHour   = 475
 	readsPerHour    = 1000
+	// Links to logs are nobody's need: they have what is left of the first half of the reads.
+	linksPerHour = readsPerHour / 2
 )
 
 // RunsPerHour is the number of workflow runs about whose lost jobs can be decided in an hour: six answers are read of
@@ -58,8 +60,8 @@ type SpentError struct {
 // Error names the account.
 func (e *SpentError) Error() string {
 	return fmt.Sprintf("%s may write %d check runs a minute and %d an hour, with reruns %d and %d, and read %d answers about "+
-		"workflow runs and check runs an hour: going on at %s", e.Account, writesPerMinute, writesPerHour, rerunsPerMinute,
-		rerunsPerHour, readsPerHour, e.Until.UTC().Format(time.RFC3339))
+		"workflow runs and check runs an hour, %d of them for links to logs: going on at %s", e.Account, writesPerMinute, writesPerHour,
+		rerunsPerMinute, rerunsPerHour, readsPerHour, linksPerHour, e.Until.UTC().Format(time.RFC3339))
 }
 
 // Spend notes that a check run is about to be written. It fails with *SpentError if that would be too many.
@@ -81,6 +83,13 @@ func (b *Budget) SpendRead(account actions.Account, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return spend(&b.reads, account, now, limit{readsPerHour, time.Hour})
+}
+
+// SpendLink is SpendRead for a call that finds out where logs are, which leaves half of the reads to others.
+func (b *Budget) SpendLink(account actions.Account, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return spend(&b.reads, account, now, limit{linksPerHour, time.Hour})
 }
 
 func spend(of *spending, account actions.Account, now time.Time, limits ...limit) error {

@@ -191,7 +191,7 @@ func allFollowed(l *Lost, recorded v1alpha1.RerunConsequences) Verdict {
 func judgeFollowing(l *Lost, all []*Lost, seen *Sighting) (verdicts []Verdict, eligible bool) {
 	switch run := &seen.Run; {
 	case run.Attempt != l.Rerun.Attempt && !isOurs(run.Attempt, l.Rerun.Attempt, all):
-		return []Verdict{giveUp(l, "somebody else has begun attempt %d of the workflow run", run.Attempt)}, false
+		return []Verdict{giveUp(l, v1alpha1.RerunBegunByOthers, "somebody else has begun attempt %d of the workflow run", run.Attempt)}, false
 	case run.Attempt != l.Rerun.Attempt:
 		return []Verdict{want(l, seen)}, false
 	case run.Ended() && len(seen.left(l, all)) == 0:

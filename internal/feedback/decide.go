@@ -93,8 +93,10 @@ type Verdict struct {
 	Message string
 	// Consequences are those that the decision is also about.
 	Consequences *v1alpha1.RerunConsequences
-	// Overtaken is set if the job is not run again because there is a newer run.
-	Overtaken bool
+	// Reason says why the job is not run again, if it is given up.
+	Reason v1alpha1.RerunReason
+	// On is the job as GitHub lists it on the lost runner, nil if it has not been listed.
+	On *rest.Job
 }
 
 func verdictOn(l *Lost, state v1alpha1.RerunState, attempt int, format string, arguments ...any) Verdict {
@@ -103,13 +105,15 @@ func verdictOn(l *Lost, state v1alpha1.RerunState, attempt int, format string, a
 }
 
 // giveUp ends the story of a lost job, or, if it runs again already, that of the jobs that were to follow it.
-func giveUp(l *Lost, format string, arguments ...any) Verdict {
+func giveUp(l *Lost, reason v1alpha1.RerunReason, format string, arguments ...any) Verdict {
 	if l.runsAgain() {
 		recorded := l.Rerun.Consequences
 		return done(l, recorded.Attempt, "; of %d jobs that GitHub cancelled because of its loss, %d do not run again: %s",
 			recorded.Jobs, recorded.Left, fmt.Sprintf(format, arguments...))
 	}
-	return verdictOn(l, v1alpha1.RerunGivenUp, l.Rerun.Attempt, format, arguments...)
+	verdict := verdictOn(l, v1alpha1.RerunGivenUp, l.Rerun.Attempt, format, arguments...)
+	verdict.Reason = reason
+	return verdict
 }
 
 // done ends the story of a lost job that an attempt has again.
@@ -125,14 +129,14 @@ func (p *Policy) Screen(lost []*Lost, now time.Time) (given []Verdict) {
 	for _, l := range lost {
 		switch waiting++; {
 		case !slices.Contains(p.Causes, l.Cause):
-			given = append(given, giveUp(l, "%s is none of the causes in feedback.rerunLostJobs.causes", l.Cause))
+			given = append(given, giveUp(l, v1alpha1.RerunCauseNotChosen, "%s is none of the causes in feedback.rerunLostJobs.causes", l.Cause))
 		case l.Run.ID <= 0 || l.Run.Repository == "":
-			given = append(given, giveUp(l, "GitHub has not named the job's workflow run"))
+			given = append(given, giveUp(l, v1alpha1.RerunJobUnknown, "GitHub has not named the job's workflow run"))
 		case !now.Before(l.At.Add(rerunTimeout)):
-			given = append(given, giveUp(l, "its workflow run has not ended, or GitHub has not answered, within %.0f h",
+			given = append(given, giveUp(l, v1alpha1.RerunTooLate, "its workflow run has not ended, or GitHub has not answered, within %.0f h",
 				rerunTimeout.Hours()))
 		case waiting > mostUndecided:
-			given = append(given, giveUp(l, "%d lost jobs of the scale set wait to be run again already", mostUndecided))
+			given = append(given, giveUp(l, v1alpha1.RerunTooManyWait, "%d lost jobs of the scale set wait to be run again already", mostUndecided))
 		default:
 			continue
 		}
@@ -183,7 +187,11 @@ func (p *Policy) Decide(lost, beside []*Lost, seen *Sighting, now time.Time) []V
 	}
 	// Jobs that an attempt of ours has left for the next one are noted before that attempt's own are done: only these
 	// show that it was ours.
-	return slices.Concat(verdicts, left, confirmed, askFor(candidates, all, seen, settled))
+	decided := slices.Concat(verdicts, left, confirmed, askFor(candidates, all, seen, settled))
+	for i := range decided {
+		decided[i].On = seen.jobOn(decided[i].Lost.Runner)
+	}
+	return decided
 }
 
 // askFor returns the verdicts on jobs that may run again: those for which GitHub is asked now, and others that are not
@@ -226,16 +234,14 @@ func want(l *Lost, seen *Sighting) Verdict {
 func confirm(l *Lost, all []*Lost, seen *Sighting) []Verdict {
 	switch {
 	case l.isAskedIn(seen.Run.Attempt) && seen.Newer != nil:
-		overtaken := giveUp(l, "run %d of the workflow, for the same branch and event, is newer, and "+
-			"feedback.rerunLostJobs.ifNewerRun is GiveUp", seen.Newer.Number)
-		overtaken.Overtaken = true
-		return []Verdict{overtaken}
+		return []Verdict{giveUp(l, v1alpha1.RerunNewerRun, "run %d of the workflow, for the same branch and event, is newer, and "+
+			"feedback.rerunLostJobs.ifNewerRun is GiveUp", seen.Newer.Number)}
 	case seen.Run.Attempt <= l.Rerun.Attempt:
 		return nil
 	case seen.jobOn(l.Runner) != nil && hasBegunFor(all, seen, l.Rerun.Attempt):
 		return []Verdict{want(l, seen)}
 	case seen.jobOn(l.Runner) != nil:
-		return []Verdict{giveUp(l, "attempt %d of the workflow run, which somebody else began, has not run it again",
+		return []Verdict{giveUp(l, v1alpha1.RerunBegunByOthers, "attempt %d of the workflow run, which somebody else began, has not run it again",
 			seen.Run.Attempt)}
 	}
 	return []Verdict{confirmed(l, all, seen)}
@@ -250,18 +256,18 @@ func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting, settled bool) (verd
 	case l.runsAgain():
 		return judgeFollowing(l, all, seen)
 	case first && run.Attempt > p.MaxAttempts:
-		return []Verdict{giveUp(l, "its workflow run is in attempt %d, and feedback.rerunLostJobs.maxAttempts is %d",
+		return []Verdict{giveUp(l, v1alpha1.RerunAttemptsUsed, "its workflow run is in attempt %d, and feedback.rerunLostJobs.maxAttempts is %d",
 			run.Attempt, p.MaxAttempts)}, false
 	case !first && run.Attempt != l.Rerun.Attempt && !isOurs(run.Attempt, l.Rerun.Attempt, all):
-		return []Verdict{giveUp(l, "somebody else has begun attempt %d of the workflow run", run.Attempt)}, false
+		return []Verdict{giveUp(l, v1alpha1.RerunBegunByOthers, "somebody else has begun attempt %d of the workflow run", run.Attempt)}, false
 	case run.Attempt != l.Rerun.Attempt && (!first || !run.Ended()):
 		return []Verdict{want(l, seen)}, false // it is chosen when that is written down
 	case !run.Ended():
 		return nil, false
 	case job == nil:
-		return []Verdict{giveUp(l, "no job in attempt %d of the workflow run was on its runner", run.Attempt)}, false
+		return []Verdict{giveUp(l, v1alpha1.RerunJobUnknown, "no job in attempt %d of the workflow run was on its runner", run.Attempt)}, false
 	case !job.FailedOrCancelled():
-		return []Verdict{giveUp(l, "it has a result: GitHub says %s", cmp.Or(known(job.Conclusion), "nothing known"))}, false
+		return []Verdict{giveUp(l, v1alpha1.RerunHasResult, "it has a result: GitHub says %s", cmp.Or(known(job.Conclusion), "nothing known"))}, false
 	case !settled:
 		return nil, true
 	}
@@ -273,15 +279,15 @@ func (p *Policy) judge(l *Lost, all []*Lost, seen *Sighting, settled bool) (verd
 func whoCancelled(l *Lost, job *rest.Job, all []*Lost, seen *Sighting) []Verdict {
 	switch {
 	case job.Conclusion != rest.ConclusionCancelled && seen.cancelledAfter(job, all):
-		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: other jobs are, and nothing shows that "+
+		return []Verdict{giveUp(l, v1alpha1.RerunCanceled, "its workflow run seems to have been cancelled: other jobs are, and nothing shows that "+
 			"GitHub did that because of its loss")}
 	case job.Conclusion != rest.ConclusionCancelled, seen.isConsequence(job, all):
 		return nil
 	case cancelledByPerson(all, seen):
-		return []Verdict{giveUp(l, "its workflow run seems to have been cancelled: another job, which was not lost, is "+
+		return []Verdict{giveUp(l, v1alpha1.RerunCanceled, "its workflow run seems to have been cancelled: another job, which was not lost, is "+
 			"cancelled, too")}
 	case l.cancelledByOthers(job):
-		return []Verdict{giveUp(l, "it was cancelled on GitHub, by somebody or by a newer run of its concurrency group: "+
+		return []Verdict{giveUp(l, v1alpha1.RerunCanceled, "it was cancelled on GitHub, by somebody or by a newer run of its concurrency group: "+
 			"its runner was lost, and can't have said that")}
 	}
 	return nil

@@ -81,7 +81,7 @@ func (s *set) step() {
 			&feedback.Question{Run: s.lost[0].Run, Lost: s.lost, Beside: s.beside})
 		if err != nil {
 			if feedback.IsFinal(err) {
-				s.write(feedback.GiveUp(s.lost, err))
+				s.write(feedback.GiveUp(s.lost, feedback.WhyGivenUp(err), err))
 			}
 			return
 		}

@@ -20,9 +20,10 @@ const (
 // nothing.
 type Permissions struct {
 	// checks has the last answer about check runs in each repository, for as long as it counts. reruns is the last
-	// answer about any rerun.
+	// answer about any rerun, and links that about where logs are.
 	checks map[string]answer
 	reruns answer
+	links  answer
 	// Trying is set while another check run is about to be tried, which may be one that GitHub takes.
 	Trying bool
 	// This process began to listen at since.
@@ -46,6 +47,21 @@ func (p *Permissions) NoteCheck(repository, refused string, at time.Time) {
 
 // NoteRerun notes GitHub's answer about a rerun.
 func (p *Permissions) NoteRerun(refused string, at time.Time) { p.reruns = answer{refused, at} }
+
+// NoteLink notes GitHub's answer about where logs are, unless a later one is known.
+func (p *Permissions) NoteLink(refused string, at time.Time) {
+	if at.After(p.links.at) {
+		p.links = answer{refused, at}
+	}
+}
+
+// RetryLinksAt returns the time from which GitHub may be asked where logs are, zero if it has not refused that.
+func (p *Permissions) RetryLinksAt() time.Time {
+	if p.links.refused == "" {
+		return time.Time{}
+	}
+	return p.links.at.Add(permissionBackoff)
+}
 
 // RetryAt returns the time from which the next check run in a repository may be tried; zero if none was refused.
 func (p *Permissions) RetryAt(repository string) time.Time {
@@ -75,8 +91,11 @@ func (p *Permissions) Refusal(wanted v1alpha1.Feedback, now time.Time) (refused 
 		return "lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and " +
 			"write; GitHub says: " +
 			p.reruns.refused, true, until
+	case wanted.JobLinks && now.Before(p.RetryLinksAt()):
+		return "links to the logs of jobs (feedback.jobLinks) need the repository permission Actions: read; GitHub says: " +
+			p.links.refused, true, p.RetryLinksAt()
 	}
-	granted := (accepted || !wanted.Checks) && (p.reruns.isGrant() || !wantsReruns)
+	granted := (accepted || !wanted.Checks) && (p.reruns.isGrant() || !wantsReruns) && (p.links.isGrant() || !wanted.JobLinks)
 	if doubt := p.since.Add(permissionBackoff); !granted && now.Before(doubt) {
 		return "", false, doubt
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/github/actions"
 	"github.com/harrier-ci/harrier/github/rest"
 )
@@ -132,12 +133,23 @@ func IsFinal(err error) bool {
 	return answered && !limited && actions.IsRejected(err) && answer.StatusCode != http.StatusUnauthorized
 }
 
-// GiveUp returns the verdicts for the undecided jobs of a run about which GitHub won't be asked any more, because of
-// the error.
-func GiveUp(lost []*Lost, err error) (verdicts []Verdict) {
+// WhyGivenUp returns the reason for which jobs are not run again after a visit's error that is final.
+func WhyGivenUp(err error) v1alpha1.RerunReason {
+	switch {
+	case errors.Is(err, rest.ErrForeignRepository):
+		return v1alpha1.RerunJobUnknown
+	case LacksPermission(err):
+		return v1alpha1.RerunPermissionMissing
+	}
+	return v1alpha1.RerunRefused
+}
+
+// GiveUp returns the verdicts for the undecided jobs of a run about which GitHub won't be asked any more, for a reason
+// and because of the error.
+func GiveUp(lost []*Lost, reason v1alpha1.RerunReason, err error) (verdicts []Verdict) {
 	for _, l := range lost {
 		if l.Undecided() {
-			verdicts = append(verdicts, giveUp(l, "%v", err))
+			verdicts = append(verdicts, giveUp(l, reason, "%v", err))
 		}
 	}
 	return verdicts

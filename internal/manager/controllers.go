@@ -209,6 +209,7 @@ func (d dependencies) ephemeralRunner(sets *ephemeralrunnerset.Controller) *ephe
 		Version:  build.Version,
 
 		Gate:          sets,
+		Nodes:         sets,
 		JobMetadata:   d.options.JobPodMetadata,
 		JobProtection: d.options.JobPodProtection,
 	})

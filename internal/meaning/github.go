@@ -180,7 +180,8 @@ var ofGitHub = []Row{
 		Actor:  User,
 		Few:    "no such host",
 		Author: "the scale set doesn't find GitHub's host",
-		Advice: "check the spelling of the host in githubConfigUrl, which is github.com unless your GitHub is a server " +
+		Unsaid: true,
+		Advice: "it is tried again; check the spelling of the host in githubConfigUrl, which is github.com unless your GitHub is a server " +
 			"of its own, and that of the proxy; if both are right, the cluster's DNS doesn't know the host",
 	},
 	{

@@ -89,7 +89,8 @@ var ofKubernetes = []Row{
 		Actor:  User,
 		OfPods: true,
 		Advice: "run kubectl logs --previous on the runner's pod, with -c and the container that the message " +
-			"names; for dind, check that the namespace allows privileged pods",
+			"names; for dind, check that the namespace allows privileged pods, set DOCKER_IPTABLES_LEGACY=1 in its env if its " +
+			"node has no nf_tables, and name a version in containerMode.dindImage if it began by itself (docs/container-modes.md)",
 		OfListener: "run kubectl logs on the listener's pod in the manager's namespace",
 	},
 	{Reason: "OOMKilled", Actor: User, OfPods: true, Advice: "raise the memory limit of the runner container"},

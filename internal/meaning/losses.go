@@ -27,7 +27,7 @@ var losses = []Loss{
 		Advice: "keep drains and node autoscalers away from running jobs (docs/nodes.md), or let the template " +
 			"request the resource of which the node ran short",
 		Meaning: "The pod was evicted: by a node drain or an autoscaler, by a taint, or by its node because that ran " +
-			"short of memory or disk.",
+			"short of memory or disk; or it was deleted while its node was about to go away.",
 		Author: "its pod was evicted from its node",
 		Commit: notTheCommit,
 	},

@@ -197,3 +197,20 @@ func TestEveryPhaseHasARow(t *testing.T) {
 		t.Errorf("a job waits for %d phases, %d have a row", len(want), len(meaning.Phases()))
 	}
 }
+
+// Whoever lost a job is told whether it runs again, and why not.
+func TestEveryReasonNotToRunAgainHasARow(t *testing.T) {
+	said := map[string]bool{meaning.OfRerun(v1alpha1.RerunGivenUp, "").Sentence: true}
+	for _, reason := range v1alpha1.RerunReasons {
+		given := meaning.OfRerun(v1alpha1.RerunGivenUp, reason)
+		if said[given.Sentence] || given.Few != "not run again" || (given.Actor == meaning.Nobody) != (given.Advice == "") {
+			t.Errorf("%s: %+v", reason, given)
+		}
+		said[given.Sentence] = true
+	}
+	for _, state := range []v1alpha1.RerunState{"", v1alpha1.RerunWanted, v1alpha1.RerunDone, v1alpha1.RerunGivenUp} {
+		if again := meaning.OfRerun(state, "Forged"); again.Sentence == "" || (again.Few == "") != (state == "") {
+			t.Errorf("%q: %+v", state, again)
+		}
+	}
+}

@@ -38,6 +38,9 @@ type Seen struct {
 	NodeSilent bool
 	// DeletedByUs is set if the pod is being deleted because its runner is no longer needed.
 	DeletedByUs bool
+	// Departure says why the pod's node is about to go away, as the rest of a sentence that begins with its name; empty if
+	// it stays, as far as is known.
+	Departure string
 }
 
 // EndingOf returns what ended the named container of a pod, or is about to, and whose fault that is.
@@ -140,6 +143,9 @@ func fromOutside(pod *corev1.Pod, seen Seen) Ending {
 		e.At = kube.EarlierOf(e.At, deadlineOf(pod))
 	case seen.NodeSilent:
 		e.Cause, what = v1alpha1.LostCauseNodeLost, "the pod is being deleted and its node does not confirm it"
+	case !e.At.IsZero() && seen.Departure != "":
+		e.Cause, what = v1alpha1.LostCauseEvicted, "the pod was deleted while its node was about to go away"
+		detail = cmp.Or(detail, "the node "+seen.Departure)
 	case !e.At.IsZero():
 		e.Cause, what = v1alpha1.LostCausePodDeleted, "the pod was deleted by hand, or with its owner or namespace"
 	default:

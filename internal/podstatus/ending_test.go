@@ -118,6 +118,8 @@ func TestEndingOf(t *testing.T) {
 		"node lost":                        {pod: pod(failedFor("NodeLost")), want: "NodeLost", outside: true},
 		"deletion hangs":                   {pod: pod(deleted), seen: Seen{NodeSilent: true}, want: "NodeLost", outside: true},
 		"deleted by hand":                  {pod: pod(deleted), want: "PodDeleted", outside: true},
+		"deleted on a node that goes":      {pod: pod(deleted), seen: Seen{Departure: "is cordoned"}, want: "Evicted", outside: true, says: "is cordoned"},
+		"deleted by us on such a node":     {pod: pod(deleted), seen: Seen{DeletedByUs: true, Departure: "is cordoned"}},
 		"deleted by us":                    {pod: pod(deleted), seen: Seen{DeletedByUs: true}},
 		"deleted by us, exited with 1":     {pod: pod(deleted, exit(1, "Error", after)), seen: Seen{DeletedByUs: true}, want: "ContainerFailed"},
 		"out of memory":                    {pod: pod(exit(137, "OOMKilled", after)), want: "OOMKilled", says: "runner"},

@@ -166,6 +166,18 @@ func HasEnded(pod *corev1.Pod, container string) bool {
 	return status != nil && status.State.Terminated != nil
 }
 
+// Alive returns the names of the containers that run, sidecars among the init containers included.
+func Alive(pod *corev1.Pod) (names []string) {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].State.Running != nil {
+				names = append(names, statuses[i].Name)
+			}
+		}
+	}
+	return names
+}
+
 // IsRunning reports whether a container of the pod has started, and not all have ended.
 func IsRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
@@ -338,11 +350,11 @@ func whyPending(pod *corev1.Pod, status *corev1.ContainerStatus) (reason, messag
 	for i := range pod.Status.InitContainerStatuses {
 		init := &pod.Status.InitContainerStatuses[i]
 		if waiting := init.State.Waiting; waiting != nil && waiting.Reason != waitingForInit {
-			return waiting.Reason, initMessage(init.Name, waiting)
+			return waiting.Reason, initMessage(init.Name, waiting) + lastEnd(init)
 		}
 	}
 	if status != nil && status.State.Waiting != nil {
-		return status.State.Waiting.Reason, status.State.Waiting.Message
+		return status.State.Waiting.Reason, status.State.Waiting.Message + lastEnd(status)
 	}
 	return v1alpha1.ReasonPending, "the pod has not started yet"
 }
@@ -399,9 +411,26 @@ func WhyUnable(pod *corev1.Pod) (reason, message string) {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if waiting := statuses[i].State.Waiting; waiting != nil && !IsUsual(waiting.Reason) {
-				return waiting.Reason, cmp.Or(waiting.Message, waiting.Reason)
+				return waiting.Reason, cmp.Or(waiting.Message, waiting.Reason) + lastEnd(&statuses[i])
 			}
 		}
 	}
 	return "", ""
+}
+
+// maxLastWords limits the characters of a container's own words in a message.
+const maxLastWords = 300
+
+// lastEnd says how a container ended that is to start again, to be appended to a message, with the last line of what it
+// said as far as the kubelet has it: a Docker daemon that can't start says why. Empty if it hasn't ended.
+func lastEnd(status *corev1.ContainerStatus) string {
+	ended := status.LastTerminationState.Terminated
+	if ended == nil {
+		return ""
+	}
+	_, said := UsageIn(ended.Message)
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	last := []rune(strings.TrimSpace(lines[len(lines)-1]))
+	return fmt.Sprintf("; it last ended with code %d", ended.ExitCode) +
+		words(string(last[:min(len(last), maxLastWords)]))
 }

@@ -194,3 +194,21 @@ func TestUnboundVolumesAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A Docker daemon that can't start says why in the last line of its log, which the kubelet keeps; no more than a line of
+// it is passed on, and not without end.
+func TestLastWordsOfAContainerThatCrashes(t *testing.T) {
+	for title, test := range map[string]struct{ said, want string }{
+		"nothing":     {"", "; it last ended with code 1"},
+		"its log":     {"starting\nfailed to start daemon: iptables: nf_tables: not found\n\n", "; it last ended with code 1: failed to start daemon: iptables: nf_tables: not found"},
+		"without end": {strings.Repeat("x", 5000), "; it last ended with code 1: " + strings.Repeat("x", 300)},
+	} {
+		pod := podWith(corev1.PodPending, waitingFor("PodInitializing"), initWaits("CrashLoopBackOff"))
+		pod.Status.InitContainerStatuses[1].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: 1, Message: test.said}
+		got := podstatus.Of(pod, "runner", time.Now()).Message
+		if want := "init container dind: why" + test.want; got != want {
+			t.Errorf("%s: %q, want %q", title, got, want)
+		}
+	}
+}

@@ -76,7 +76,7 @@ func launch(ctx context.Context, programs string, options Options) (*Cluster, er
 		programs: programs, asShipped: options.AsShipped, processes: map[string]*process.Process{},
 	}
 	cluster.directory, cluster.apiServerFlags = directory, options.APIServerFlags
-	cluster.audit, cluster.auditObjects = options.AuditLog, options.AuditObjects
+	cluster.audit, cluster.auditObjects, cluster.ipv6 = options.AuditLog, options.AuditObjects, options.IPv6
 	if err := cluster.start(ctx, options); err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}

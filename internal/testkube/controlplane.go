@@ -36,12 +36,31 @@ type controlPlane struct {
 	etcdPort, peerPort, apiPort int
 	certificate, adminToken     string
 	audit, auditObjects         bool
+	ipv6                        bool
 	apiServerFlags              []string
 }
 
 func (p *controlPlane) path(name string) string { return filepath.Join(p.directory, name) }
 
-func (p *controlPlane) url() string { return "https://127.0.0.1:" + strconv.Itoa(p.apiPort) }
+func (p *controlPlane) url() string {
+	return "https://" + net.JoinHostPort(p.address(), strconv.Itoa(p.apiPort))
+}
+
+// address is the API server's, without a port.
+func (p *controlPlane) address() string {
+	if p.ipv6 {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
+// services are the addresses of Services.
+func (p *controlPlane) services() string {
+	if p.ipv6 {
+		return "fd00:10:96::/112"
+	}
+	return "10.96.0.0/16"
+}
 
 // prepare picks ports and writes certificates, keys, tokens and policy.
 func (p *controlPlane) prepare() error {
@@ -51,7 +70,7 @@ func (p *controlPlane) prepare() error {
 	}
 	p.etcdPort, p.peerPort, p.apiPort = taken[0], taken[1], taken[2]
 	p.adminToken = rand.Text()
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)},
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(p.address(), []net.IP{net.ParseIP(p.address())},
 		[]string{"localhost"})
 	if err != nil {
 		return fmt.Errorf("make the API server's certificate: %w", err)
@@ -121,15 +140,15 @@ func (p *controlPlane) etcdArguments() []string {
 func (p *controlPlane) apiServerArguments() []string {
 	arguments := []string{
 		"--etcd-servers=http://127.0.0.1:" + strconv.Itoa(p.etcdPort),
-		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(p.apiPort),
+		"--bind-address=" + p.address(), "--secure-port=" + strconv.Itoa(p.apiPort),
 		"--tls-cert-file=" + p.path("apiserver.crt"), "--tls-private-key-file=" + p.path("apiserver.key"),
 		"--token-auth-file=" + p.path("tokens.csv"),
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + p.path("tokens.key"),
 		"--service-account-signing-key-file=" + p.path("tokens.key"),
-		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-cluster-ip-range=" + p.services(),
 		// A loopback address can't be an endpoint of the Service kubernetes.
-		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+		"--advertise-address=" + p.address(), "--endpoint-reconciler-type=none",
 		"--authorization-mode=RBAC", "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
 		"--allow-privileged=true", "--profiling=false",
 	}

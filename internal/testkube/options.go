@@ -28,6 +28,8 @@ type Options struct {
 	// AsShipped lets the programs collect garbage as they do elsewhere, because their CPU time or memory is measured.
 	// Otherwise they do it less often.
 	AsShipped bool
+	// IPv6 has the API server at ::1, and gives Services addresses of that family only.
+	IPv6 bool
 	// APIServerFlags are appended to kube-apiserver's arguments and take precedence over them.
 	APIServerFlags []string
 }

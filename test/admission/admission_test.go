@@ -176,6 +176,7 @@ func TestStoredObjectsThatBreakARuleStayUsable(t *testing.T) {
 		"jobProtection, days": func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.JobProtection = "1d" },
 		"pendingTimeout":      func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.PendingTimeout = duration(9000) },
 		"registrationTimeout": func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.RegistrationTimeout = duration(9000) },
+		"sidecarGracePeriod":  func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.SidecarGracePeriod = duration(0) },
 		"vault":               func(s *v1alpha1.AutoscalingRunnerSetSpec) { s.VaultConfig = &v1alpha1.VaultConfig{Type: "safe"} },
 		"vault's settings": func(s *v1alpha1.AutoscalingRunnerSetSpec) {
 			s.VaultConfig = &v1alpha1.VaultConfig{Type: v1alpha1.VaultTypeAzureKeyVault}

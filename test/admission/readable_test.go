@@ -31,6 +31,7 @@ func TestWhatGoCantReadIsRefused(t *testing.T) {
 		"word":               {`{"pendingTimeout":"soon"}`, "spec.pendingTimeout"},
 		"duration beyond Go": {`{"pendingTimeout":"999999999999h"}`, "must be at most 8760h"},
 		"too long a wait":    {`{"pendingTimeout":"8761h"}`, "must be at most 8760h"},
+		"no time to end":     {`{"sidecarGracePeriod":"0s"}`, "must be at least 1s"},
 		"sum beyond Go":      {`{"registrationTimeout":"2000000h2000000h"}`, "must be at most 8760h"},
 		"endless text":       {`{"registrationTimeout":"` + strings.Repeat("0", 70) + `1h"}`, "spec.registrationTimeout"},
 		"exponent":           {quantity(`"1e99999999999999999999"`), "limits.cpu"},

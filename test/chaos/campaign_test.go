@@ -78,7 +78,8 @@ func (c *campaign) summary() string {
 	defer c.mutex.Unlock()
 	text := fmt.Sprintf("%d runs in %s, %d failed",
 		c.passed+len(c.failed), time.Since(c.began).Round(time.Second), len(c.failed))
-	text += fmt.Sprintf("\nchecked against the rules of test/history: %d histories with %s", c.checked.histories, c.checked)
+	text += fmt.Sprintf("\nchecked against the rules of test/history: the histories of %d of %d runs, with %s",
+		c.checked.histories, c.passed+len(c.failed), c.checked)
 	for _, seed := range slices.Sorted(maps.Keys(c.failed)) {
 		text += fmt.Sprintf("\nseed %d: %s", seed, strings.Join(c.failed[seed], "\n  "))
 	}

@@ -11,8 +11,8 @@
 //	seed ─▶ schedule (pure) ─▶ world: queue jobs, strike, observe ─▶ verdict: what every run must come to
 //	                                                                 hindsight: what must hold at every moment (package history)
 //
-// The API server's log of a run with an odd seed is read afterwards. Those of other runs are as fast as an API server
-// without it.
+// The API server's log of every run is read afterwards, and the summary says how many of the runs were judged by it, and
+// of how much: a campaign in which one was not fails.
 //
 // `make chaos SEED=7` repeats a run, and `make chaos SEEDS=20` makes the first twenty. `make chaos HOURS=8` begins runs
 // with new seeds for 8 hours, or until Ctrl-C, and finishes those that it has begun. The order of events within a run

@@ -150,6 +150,9 @@ func (w *world) checkHistory() {
 		w.saveAuditLog()
 	}
 	w.checked = checked{1, len(events), len(w.seen.Changes), len(w.seen.Registrations), len(w.seen.Jobs)}
+	if w.checked.requests == 0 || w.checked.changes == 0 || w.checked.jobs == 0 {
+		w.errorf("no rule can be broken in a history of %s", w.checked)
+	}
 	w.logf("history: %s, %d rules broken", w.checked, len(broken))
 }
 

@@ -25,7 +25,14 @@ const (
 	newField = "failedHistoryLimit"
 )
 
-// What kubectl get shows of the sets fits beside their names: eight columns. The rest, ARC's among them, comes with -o
+// longestCell has what cells have that are longer than their headings: a scale set's name, a reason such as
+// ScaleSetNameAmbiguous, an age. spacing is kubectl's, behind each column.
+var longestCell = map[string]int{"Name": 24 + spacing, "Reason": 21, "Age": 4}
+
+const spacing = 3
+
+// What kubectl get shows of the sets fits beside their names: eight columns, and those of an AutoscalingRunnerSet on a
+// terminal of 100. The rest, ARC's among them, comes with -o
 // wide under its name.
 func TestColumnsOfSets(t *testing.T) {
 	t.Parallel()
@@ -37,14 +44,18 @@ func TestColumnsOfSets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown, all := 0, map[string]bool{}
+		shown, wide, all := 0, 0, map[string]bool{}
 		for _, column := range decode[apiextensionsv1.CustomResourceDefinition](t, string(text)).Spec.Versions[0].AdditionalPrinterColumns {
 			all[column.Name] = true
 			if column.Priority == 0 {
 				shown++
+				wide += max(len(column.Name), longestCell[column.Name]) + spacing
 			}
 		}
 		check(t, kind+": columns", shown, 8)
+		if most := 100 - longestCell["Name"]; kind == "autoscalingrunnersets" && wide-spacing > most { // nothing is behind the last
+			t.Errorf("%s: beside the name %d columns of a terminal are taken, of %d", kind, wide, most)
+		}
 		for _, name := range arcs {
 			check(t, kind+": column "+name, all[name], true)
 		}

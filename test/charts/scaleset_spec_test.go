@@ -50,6 +50,8 @@ schedules:
   - {name: 2, schedule: "30 1 * * *", duration: 90m, timeZone: null, minRunners: 0, maxRunners: null}
 pendingTimeout: 5m
 registrationTimeout: 90s
+sidecarGracePeriod: 2m
+jobGracePeriod: 110s
 failedHistoryLimit: 0
 proxy:
   http: {url: http://proxy:1, credentialSecretRef: one}
@@ -85,6 +87,8 @@ template: {metadata: {labels: {l: 1}, annotations: {a: b}}}
 		RunnerTimeouts: v1alpha1.RunnerTimeouts{
 			PendingTimeout:      &metav1.Duration{Duration: 5 * time.Minute},
 			RegistrationTimeout: &metav1.Duration{Duration: 90 * time.Second},
+			SidecarGracePeriod:  &metav1.Duration{Duration: 2 * time.Minute},
+			JobGracePeriod:      &metav1.Duration{Duration: 110 * time.Second},
 		},
 		Proxy: &v1alpha1.ProxyConfig{
 			HTTP:    &v1alpha1.ProxyServerConfig{Url: "http://proxy:1", CredentialSecretRef: "one"},

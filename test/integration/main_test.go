@@ -3,10 +3,27 @@
 package integration
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+// Unless -parallel says otherwise, twice as many tests run at a time as there are processors: a test waits for three
+// quarters of its time (58 tests: 3,460 s in all, 818 s of CPU with the race detector and all programs).
+func TestMain(m *testing.M) {
+	parallel := strconv.Itoa(2 * runtime.NumCPU())
+	flag.Parse()
+	flag.Visit(func(given *flag.Flag) {
+		if given.Name == "test.parallel" {
+			parallel = given.Value.String()
+		}
+	})
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		panic(err)
+	}
+	os.Exit(rig.Main(m))
+}

@@ -89,3 +89,39 @@ func TestCordonedNode(t *testing.T) {
 	r.EndJobs(ids)
 	r.AwaitQuiet()
 }
+
+// A condition is all that announces the end of a node: idle runners leave it as if it were cordoned, and pods that follow
+// are kept from it, which the scheduler isn't by a condition. When the notice is withdrawn, nothing keeps them.
+func TestNodeThatOnlyAConditionAnnounces(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := rig.Start(t, testkube.Borrow(t), rig.Options{MinRunners: 2})
+	node := makeNode(t, r)
+	awaitIdle(t, r, 2)
+	before := runnerPods(r)
+	setNotice(t, r, node, corev1.ConditionTrue)
+	excluded := func() (pods int) {
+		for _, pod := range r.RunnerPods() {
+			affinity := pod.Spec.Affinity
+			if affinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.
+				NodeSelectorTerms[0].MatchFields[0].Values[0] == node.Name && !slices.Contains(before, pod.UID) {
+				pods++
+			}
+		}
+		return pods
+	}
+	g.Eventually(excluded, rig.Patience).Should(gomega.Equal(2))
+	awaitIdle(t, r, 2)
+	setNotice(t, r, node, corev1.ConditionFalse)
+	r.EndJobs(r.QueueJobs(2, rig.Held))
+	g.Eventually(excluded, rig.Patience).Should(gomega.BeZero())
+	r.AwaitQuiet()
+}
+
+// setNotice gives a node the condition by which a cloud announces its end.
+func setNotice(t *testing.T, r *rig.Rig, node *corev1.Node, status corev1.ConditionStatus) {
+	t.Helper()
+	node.Status.Conditions = []corev1.NodeCondition{{Type: "PreemptionScheduled", Status: status}}
+	if err := r.Cluster.Client().Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+}

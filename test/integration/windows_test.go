@@ -93,7 +93,7 @@ func wantWindowsTold(t *testing.T, r *rig.Rig) {
 	table, err := r.Kubectl("get", "autoscalingrunnersets", rig.DefaultSet, "--namespace", r.RunnerNamespace)
 	g.Expect(err).NotTo(gomega.HaveOccurred(), table)
 	lines := strings.Split(table, "\n")
-	numbers := column(lines, "MINIMUM RUNNERS") + " " + column(lines, "MAXIMUM RUNNERS")
+	numbers := column(lines, "MIN") + " " + column(lines, "MAX")
 	if !slices.Contains([]string{"0 2", "1 5"}, numbers) {
 		t.Errorf("the columns are\n%s", table)
 	}

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ const DefaultSet = "runners"
 type Options struct {
 	// GitHub are the fake's settings: JITLatency, Latency, Rules.Flow, lifetimes. The rig adds PAT to its PATs.
 	GitHub fakegithub.Options
+	// GitHubAddress is where the fake listens; empty means 127.0.0.1.
+	GitHubAddress string
 	// NodeStartLatency is the time from the binding of a pod to the start of its containers. Default 50 ms.
 	NodeStartLatency time.Duration
 	// NodeRestartBackOff is the pause before a container's second restart. It doubles with every further one. Default
@@ -171,7 +174,7 @@ func (r *Rig) startGitHub() {
 		return
 	}
 	r.GitHub = fakegithub.New(r.options.GitHub)
-	url, err := r.GitHub.Start("127.0.0.1:0")
+	url, err := r.GitHub.Start(net.JoinHostPort(cmp.Or(r.options.GitHubAddress, "127.0.0.1"), "0"))
 	if err != nil {
 		r.t.Fatal(err)
 	}

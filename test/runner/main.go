@@ -1,6 +1,8 @@
 // Command runner is the binary of the simulated runner image that clusters run against fakegithub: it takes the place
 // of /home/runner/run.sh, reads its JIT config from the environment, runs one job and exits as the real container
-// would. SIGTERM ends it: immediately if idle, otherwise with its job canceled.
+// would. SIGTERM ends it: immediately if idle, otherwise with its job canceled. Before 2.299, and with an empty
+// RUNNER_MANUALLY_TRAP_SIG, which GitHub's image sets, SIGTERM does nothing. While a job runs, a process is called
+// Runner.Worker: this one.
 //
 // Like the real image it trusts the authority in NODE_EXTRA_CA_CERTS, needs the Docker daemon of DOCKER_HOST and a
 // writable work folder, takes its tools from RUNNER_TOOL_CACHE, and calls its container hooks and those of a job's
@@ -21,6 +23,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	if !trapsSignals() {
+		signal.Ignore(syscall.SIGTERM)
+	}
 	code, err := run(ctx)
 	stop()
 	if err != nil {
@@ -61,6 +66,7 @@ func run(ctx context.Context) (int, error) {
 		ReturnVersionDeprecated: os.Getenv("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE") == "1",
 		Started:                 startedHook.in(workFolder),
 		Completed:               completedHook.in(workFolder),
+		Works:                   showWorker,
 		Log:                     func(line string) { log.Print(line) },
 	})
 	if gone := needDocker(); gone != nil {

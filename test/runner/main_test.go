@@ -72,3 +72,37 @@ func TestToolsAreLeftToTheNextRunner(t *testing.T) {
 		t.Error("nobody says that the folder can't be written")
 	}
 }
+
+// SIGTERM reaches the runner from 2.299 on, and only where the start script traps it.
+func TestWhichVersionsHearSignals(t *testing.T) {
+	for _, test := range []struct {
+		version, trap string
+		set, want     bool
+	}{{"", "", false, true}, {"2.337.0", "1", true, true}, {"2.337.0", "", true, false}, {"2.299.0", "", false, true},
+		{"2.298.2", "1", true, false}} {
+		t.Setenv("RUNNER_VERSION", test.version)
+		t.Setenv("RUNNER_MANUALLY_TRAP_SIG", test.trap)
+		if !test.set {
+			if err := os.Unsetenv("RUNNER_MANUALLY_TRAP_SIG"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := trapsSignals(); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+}
+
+func TestWhileAJobRunsThereIsAWorker(t *testing.T) {
+	before, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.WriteFile("/proc/self/comm", before, 0o600) }()
+	for works, want := range map[bool]string{true: "Runner.Worker\n", false: "run.sh\n"} {
+		showWorker(works)
+		if name, err := os.ReadFile("/proc/self/comm"); err != nil || string(name) != want {
+			t.Errorf("the process is called %q, %v; want %q", name, err, want)
+		}
+	}
+}

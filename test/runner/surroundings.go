@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"os"
 	"os/exec"
@@ -112,4 +113,25 @@ func needDocker() error {
 		return fmt.Errorf("docker info: %w: %s", err, output)
 	}
 	return nil
+}
+
+// trapsSignals reports whether the start script passes signals on to the runner, which then cancels its job.
+func trapsSignals() bool {
+	if value, set := os.LookupEnv("RUNNER_MANUALLY_TRAP_SIG"); set && value == "" {
+		return false
+	}
+	var major, minor int
+	_, err := fmt.Sscanf(os.Getenv("RUNNER_VERSION"), "%d.%d", &major, &minor)
+	return err != nil || major > 2 || minor >= 299
+}
+
+// showWorker has this process be called like the real runner's while a job runs. Its name is that of its first thread.
+func showWorker(works bool) {
+	name := "run.sh"
+	if works {
+		name = "Runner.Worker"
+	}
+	if err := os.WriteFile("/proc/self/comm", []byte(name), 0o600); err != nil {
+		log.Printf("call this process %s: %v", name, err)
+	}
 }

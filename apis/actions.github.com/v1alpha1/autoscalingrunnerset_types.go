@@ -171,6 +171,25 @@ type RunnerTimeouts struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8760h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 8760h, a year"
 	RegistrationTimeout *metav1.Duration `json:"registrationTimeout,omitempty"`
+
+	// How long the other containers of a runner pod may take to end after the runner has, before they are killed, and at
+	// most the pod's terminationGracePeriodSeconds. Default 20s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at least 1s and at most 24h, a day"
+	SidecarGracePeriod *metav1.Duration `json:"sidecarGracePeriod,omitempty"`
+
+	// How long a job may go on after somebody has asked for the end of its pod, as a handler of spot interruptions does;
+	// then the runner is told to end, and cancels it. The pod's terminationGracePeriodSeconds is 10 s more, unless it is
+	// greater already. Default 0s: GitHub's runner cancels its job at once.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h') || (oldSelf.hasValue() && oldSelf.value() == self)",optionalOldSelf=true,message="must be at most 24h, a day"
+	JobGracePeriod *metav1.Duration `json:"jobGracePeriod,omitempty"`
 }
 
 // AutoscalingRunnerSetPhase sums up the state in one word, for the column that ARC has; conditions say more.
@@ -339,16 +358,19 @@ type RegistrationRecord struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=ars,categories=actions
-// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.status.effectiveMinRunners`
-// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.status.effectiveMaxRunners`
-// +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`
+// +kubebuilder:printcolumn:name="Min",type=integer,JSONPath=`.status.effectiveMinRunners`
+// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.status.effectiveMaxRunners`
+// +kubebuilder:printcolumn:name="Runners",type=integer,JSONPath=`.status.currentRunners`
+// +kubebuilder:printcolumn:name="Minimum Runners",type=integer,JSONPath=`.status.effectiveMinRunners`,priority=1
+// +kubebuilder:printcolumn:name="Maximum Runners",type=integer,JSONPath=`.status.effectiveMaxRunners`,priority=1
+// +kubebuilder:printcolumn:name="Current Runners",type=integer,JSONPath=`.status.currentRunners`,priority=1
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,priority=1
 // +kubebuilder:printcolumn:name="Pending Runners",type=integer,JSONPath=`.status.pendingEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Running Runners",type=integer,JSONPath=`.status.runningEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Failed Runners",type=integer,JSONPath=`.status.failedEphemeralRunners`,priority=1
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleRunners`,priority=1
 // +kubebuilder:printcolumn:name="Busy",type=integer,JSONPath=`.status.busyRunners`
-// +kubebuilder:printcolumn:name="Assigned Jobs",type=integer,JSONPath=`.status.assignedJobs`
+// +kubebuilder:printcolumn:name="Jobs",type=integer,JSONPath=`.status.assignedJobs`
 // +kubebuilder:printcolumn:name="Desired Runners",type=integer,JSONPath=`.status.desiredRunners`,priority=1
 // +kubebuilder:printcolumn:name="Advertised Capacity",type=integer,JSONPath=`.status.advertisedCapacity`,priority=1
 // +kubebuilder:printcolumn:name="Lost Jobs",type=integer,JSONPath=`.status.lostJobs`,priority=1

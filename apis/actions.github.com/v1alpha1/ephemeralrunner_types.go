@@ -71,7 +71,7 @@ type LostCause string
 // Causes of lost jobs.
 const (
 	// LostCauseEvicted: the pod was evicted, by the eviction API, as a node drain and autoscalers do, by a taint, or by
-	// its kubelet.
+	// its kubelet, or deleted while its node was about to go away.
 	LostCauseEvicted LostCause = "Evicted"
 	// LostCauseNodeLost: the pod's node was shut down, no longer answers or is gone.
 	LostCauseNodeLost LostCause = "NodeLost"
@@ -153,6 +153,13 @@ type EphemeralRunnerStatus struct {
 	// What becomes of the lost job, if the scale set has feedback.rerunLostJobs. Not in ARC.
 	// +optional
 	Rerun *RerunStatus `json:"rerun,omitempty"`
+	// Number of the job in the address of its log on GitHub, as far as GitHub has named it: with feedback.jobLinks, and of
+	// lost jobs with feedback.rerunLostJobs. Not in ARC.
+	// +optional
+	JobNumber int64 `json:"jobNumber,omitempty"`
+	// Attempt of the workflow run that the job is of, known with its number. Not in ARC.
+	// +optional
+	JobAttempt int `json:"jobAttempt,omitempty"`
 
 	// Name of the runner on GitHub.
 	// +optional

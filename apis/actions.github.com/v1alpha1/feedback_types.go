@@ -24,6 +24,10 @@ type Feedback struct {
 	// repository permission Actions: read and write.
 	// +optional
 	RerunLostJobs *RerunLostJobs `json:"rerunLostJobs,omitempty"`
+	// Ask GitHub once for each workflow run where the logs of its jobs are, so that the ledger's pages and the plugin lead
+	// there. The credentials need the repository permission Actions: read.
+	// +optional
+	JobLinks bool `json:"jobLinks,omitempty"`
 }
 
 // A job waits for defaultCheckAfter before a check run names the cause, unless the set has another time.
@@ -113,6 +117,41 @@ const (
 	RerunGivenUp RerunState = "GivenUp"
 )
 
+// RerunReason says in one word why a lost job is not run again.
+type RerunReason string
+
+// Why lost jobs are not run again.
+const (
+	// RerunCauseNotChosen: the job was lost to none of the causes of feedback.rerunLostJobs.
+	RerunCauseNotChosen RerunReason = "CauseNotChosen"
+	// RerunNewerRun: there is a newer run of the same workflow, branch and event.
+	RerunNewerRun RerunReason = "NewerRun"
+	// RerunAttemptsUsed: the workflow run has as many attempts as maxAttempts allows.
+	RerunAttemptsUsed RerunReason = "AttemptsUsed"
+	// RerunBegunByOthers: somebody else has begun another attempt of the workflow run.
+	RerunBegunByOthers RerunReason = "BegunByOthers"
+	// RerunCanceled: the job or its workflow run was canceled, as far as GitHub's answers tell.
+	RerunCanceled RerunReason = "Canceled"
+	// RerunHasResult: GitHub has a result of the job.
+	RerunHasResult RerunReason = "HasResult"
+	// RerunJobUnknown: GitHub has named no workflow run of the job, or no job of it on its runner.
+	RerunJobUnknown RerunReason = "JobUnknown"
+	// RerunPermissionMissing: the credentials lack a permission.
+	RerunPermissionMissing RerunReason = "PermissionMissing"
+	// RerunRefused: GitHub refuses it, because the run is gone, too old, or was run again too often.
+	RerunRefused RerunReason = "Refused"
+	// RerunTooLate: the workflow run has not ended in time.
+	RerunTooLate RerunReason = "TooLate"
+	// RerunTooManyWait: too many lost jobs of the scale set wait already.
+	RerunTooManyWait RerunReason = "TooManyWait"
+	// RerunRunnerDeleted: the runner's object was deleted.
+	RerunRunnerDeleted RerunReason = "RunnerDeleted"
+)
+
+// RerunReasons has all of them.
+var RerunReasons = []RerunReason{RerunCauseNotChosen, RerunNewerRun, RerunAttemptsUsed, RerunBegunByOthers, RerunCanceled,
+	RerunHasResult, RerunJobUnknown, RerunPermissionMissing, RerunRefused, RerunTooLate, RerunTooManyWait, RerunRunnerDeleted}
+
 // RerunStatus is the status of a lost job's rerun.
 type RerunStatus struct {
 	// Wanted, Asked, Done or GivenUp.
@@ -123,6 +162,10 @@ type RerunStatus struct {
 	Attempt int `json:"attempt,omitempty"`
 	// When the state was reached.
 	Since metav1.Time `json:"since"`
+	// Why the job is not run again, in one word; empty in any other state.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason RerunReason `json:"reason,omitempty"`
 	// Why, as text.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

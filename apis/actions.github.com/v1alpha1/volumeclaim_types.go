@@ -10,6 +10,11 @@ import (
 // DefaultPendingTimeout is the pendingTimeout of runners whose spec has none.
 const DefaultPendingTimeout = 10 * time.Minute
 
+// DefaultSidecarGracePeriod is the sidecarGracePeriod of runners whose spec has none. A Docker daemon gives its containers
+// 15 s (its shutdown-timeout) and needs a moment for itself; manager and kubelet need a second or two each before and
+// after it, so that a pod is gone 30 s after its runner.
+const DefaultSidecarGracePeriod = 20 * time.Second
+
 // DefaultVolumeClaimIdleTTL is the idleTTL of a pool that sets none: a free claim is deleted after a week, so that what
 // Friday's jobs left is still there on Monday.
 const DefaultVolumeClaimIdleTTL = 168 * time.Hour

@@ -27,11 +27,14 @@ volumeMounts:
 {{/* 24 probes of 5 s give the daemon the two minutes that the runner waits for it. */}}
 {{- define "gha-runner-scale-set.dind" -}}
 name: dind
-image: docker:dind
+image: {{ (.Values.containerMode | default dict).dindImage | default "docker:dind" | quote }}
 args:
   - dockerd
   - --host=unix:///var/run/docker.sock
   - --group=$(DOCKER_GROUP_GID)
+  {{- with include "gha-runner-scale-set.registry-mirror" . }}
+  - --registry-mirror={{ . }}
+  {{- end }}
 env:
   - name: DOCKER_GROUP_GID
     value: "123"

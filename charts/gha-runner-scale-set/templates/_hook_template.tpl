@@ -32,8 +32,40 @@ template without a spec. Empty without one. JSON.
 {{- if kindIs "map" $template.spec }}
 {{- $_ := set $template "spec" (include "gha-runner-scale-set.without-misplaced" $template.spec | fromJson) }}
 {{- end }}
+{{- with include "gha-runner-scale-set.seconds" .Values.jobGracePeriod | int64 }}
+{{- $_ := set $template "spec" (include "gha-runner-scale-set.outlive-notice" (dict "spec" ($template.spec | default dict) "seconds" .) | fromJson) }}
+{{- end }}
 {{- end }}
 {{- toJson $template }}
+{{- end }}
+
+{{/*
+The spec of a template of job pods that outlive the notice of their end by the job's grace period, like their runner: the container
+of the job gets SIGTERM after it only. What the user says of it stays. The manager does the same where there is no template. Takes
+spec and seconds. JSON.
+*/}}
+{{- define "gha-runner-scale-set.outlive-notice" -}}
+{{- $spec := .spec }}
+{{- if kindIs "invalid" $spec.terminationGracePeriodSeconds }}
+{{- $_ := set $spec "terminationGracePeriodSeconds" (add .seconds 10) }}
+{{- end }}
+{{- $wait := dict "exec" (dict "command" (list "sleep" (toString .seconds))) }}
+{{- $containers := list }}
+{{- $found := false }}
+{{- range $container := $spec.containers }}
+{{- if eq (toString $container.name) "$job" }}
+{{- $found = true }}
+{{- if not (($container.lifecycle | default dict).preStop) }}
+{{- $_ := set $container "lifecycle" (merge (dict "preStop" $wait) ($container.lifecycle | default dict)) }}
+{{- end }}
+{{- end }}
+{{- $containers = append $containers $container }}
+{{- end }}
+{{- if not $found }}
+{{- $containers = append $containers (dict "name" "$job" "lifecycle" (dict "preStop" $wait)) }}
+{{- end }}
+{{- $_ := set $spec "containers" $containers }}
+{{- toJson $spec }}
 {{- end }}
 
 {{/* Its source: name and key of a ConfigMap; empty without a template. JSON. */}}

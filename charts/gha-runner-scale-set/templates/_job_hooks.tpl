@@ -10,12 +10,17 @@ the pod comes from the pod itself.
 
 {{/* For how many seconds the end of a job is held that was run again with debug logging. */}}
 {{- define "gha-runner-scale-set.debug-hold" -}}
-{{- $seconds := 0 }}
-{{- range regexFindAll "[0-9]+[hms]" (toString ((.Values.feedback | default dict).debugHold | default "0s")) -1 }}
-{{- $unit := get (dict "h" 3600 "m" 60 "s" 1) (regexFind "[hms]" .) }}
-{{- $seconds = add $seconds (mul (regexFind "[0-9]+" . | int) $unit) }}
+{{- include "gha-runner-scale-set.seconds" (.Values.feedback | default dict).debugHold }}
 {{- end }}
-{{- $seconds }}
+
+{{/* A duration such as 1h30m in whole seconds, 0 for none. Takes the value. */}}
+{{- define "gha-runner-scale-set.seconds" -}}
+{{- $seconds := 0 }}
+{{- range regexFindAll "[0-9]+(\\.[0-9]+)?(ms|[hms])" (toString (. | default "0s")) -1 }}
+{{- $unit := get (dict "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001) (regexFind "(ms|[hms])$" .) }}
+{{- $seconds = addf $seconds (mulf (regexFind "^[0-9.]+" . | float64) $unit) }}
+{{- end }}
+{{- int64 (floor $seconds) }}
 {{- end }}
 
 {{/* Where the scripts are mounted; "" if none is used: both are off, or the user has hooks of his own in their places. */}}

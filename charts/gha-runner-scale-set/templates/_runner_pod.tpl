@@ -364,6 +364,9 @@ as the account does, which common policies ask of all, and in the kubernetes mod
 {{- if include "gha-runner-scale-set.mounts-token" . }}
 {{- include "gha-runner-scale-set.mount-token" $spec }}
 {{- end }}
+{{- if include "gha-runner-scale-set.registry-mirror" . }}
+{{- include "gha-runner-scale-set.mount-registry-mirror" $spec }}
+{{- end }}
 {{- toYaml (include "gha-runner-scale-set.without-misplaced" $spec | fromJson) }}
 {{- end }}
 

@@ -18,6 +18,8 @@ actions-runner-controller where it has one.
 {{- include "gha-runner-scale-set.validate-feedback" . }}
 {{- include "gha-runner-scale-set.validate-windows" . }}
 {{- include "gha-runner-scale-set.validate-containers" . }}
+{{- include "gha-runner-scale-set.validate-job-grace" . }}
+{{- include "gha-runner-scale-set.validate-registry-mirror" . }}
 {{- include "gha-runner-scale-set.validate-listener" . }}
 {{- include "gha-runner-scale-set.validate-not-in-deletion" . }}
 {{- include "gha-runner-scale-set.validate-kept-work" . }}
@@ -123,6 +125,18 @@ as it may bring the credentials that the deletion waits for; NOTES warn.
 {{- end }}
 {{- end }}
 
+{{/* The manager has the same rules (internal/kube/jobgrace.go). */}}
+{{- define "gha-runner-scale-set.validate-job-grace" -}}
+{{- if include "gha-runner-scale-set.seconds" .Values.jobGracePeriod | int64 }}
+{{- if include "gha-runner-scale-set.on-windows" . }}
+{{- fail "jobGracePeriod needs a POSIX shell, which runners on Windows don't have: remove it" }}
+{{- end }}
+{{- if ((include "gha-runner-scale-set.own-runner" . | fromJson).lifecycle | default dict).preStop }}
+{{- fail "jobGracePeriod needs the preStop hook of the container runner, which template.spec has for itself: remove one of the two" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "gha-runner-scale-set.validate-listener" -}}
 {{- range ((.Values.listenerTemplate | default dict).spec | default dict).containers }}
 {{- if and (eq (toString .name) "listener") (include "gha-runner-scale-set.is-arc-image" .image) }}
@@ -213,6 +227,9 @@ reason to refuse. JSON.
 {{- if and (get $settings $key) (not $makesRole) }}
 {{- $unused = append $unused (printf "containerMode.%s isn't used: only the kubernetes modes have a Role and an account of the chart's, and only without template.spec.serviceAccountName." $key) }}
 {{- end }}
+{{- end }}
+{{- if and $settings.dindImage (ne $mode "dind") }}
+{{- $unused = append $unused "containerMode.dindImage isn't used: only containerMode.type dind has a Docker daemon." }}
 {{- end }}
 {{- $apart := list }}
 {{- range .Values.volumeClaimTemplates }}

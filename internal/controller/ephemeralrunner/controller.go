@@ -27,7 +27,11 @@ func NewController(options Options) *Controller {
 	c := &Controller{options: options, reports: mark.NewGate(options.Pool)}
 	c.marker = mark.New(mark.Options{Client: options.Client, Reader: options.Reader, Recorder: options.Recorder,
 		Clock: options.Clock, Gate: c.reports, JobMetadata: options.JobMetadata, JobProtection: options.JobProtection})
-	c.launcher = launch.New(launch.Options{Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
+	var avoided func() []string
+	if options.Nodes != nil {
+		avoided = options.Nodes.Avoided
+	}
+	c.launcher = launch.New(launch.Options{Avoided: avoided, Client: options.Client, Reader: options.Reader, GitHub: options.GitHub,
 		Pool: options.Pool, Clock: options.Clock, Version: options.Version, Wake: c.waker.Wake, Counted: c.isCounted,
 		Protection: c.marker, SeeVersion: func(runner *v1alpha1.EphemeralRunner, version string) {
 			options.Verdicts.SeeVersion(

@@ -24,7 +24,8 @@ import (
 )
 
 // deletePod deletes the runner's pod unless it is already being deleted. A pod whose containers have all ended, or
-// whose node does not answer, is deleted without a grace period. The caller's options come after its own.
+// whose node does not answer, is deleted without a grace period. One whose runner has ended gets no more time than its
+// sidecars may take, also if somebody else is deleting it, with more. The caller's options come after its own.
 func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.DeleteOption) error {
 	if w.pod == nil || w.Memory.pod.passedOver() {
 		return nil
@@ -32,17 +33,21 @@ func (c *Controller) deletePod(ctx context.Context, w *world, more ...client.Del
 	options := []client.DeleteOption{kube.UIDPrecondition(w.pod)}
 	hangs := podstatus.Stuck(w.pod, w.Memory.apiServerTime(w.pod, w.Now))
 	over := podstatus.IsFinished(w.pod)
-	if !w.podStays() && !hangs {
+	limit, lingers := rules.SidecarGrace(w.EphemeralRunner, w.pod)
+	if !w.podStays() && !hangs && (!lingers || w.Memory.pod.cutShort) {
 		return nil
 	}
-	if over || hangs {
+	switch {
+	case over || hangs:
 		options = append(options, client.GracePeriodSeconds(0))
+	case lingers:
+		options = append(options, client.GracePeriodSeconds(limit))
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.pod.Namespace, Name: w.pod.Name}}
 	err := c.options.Client.Delete(ctx, pod, append(options, more...)...)
 	w.Memory.pod.left = apierrors.IsForbidden(err) && !w.DeletionTimestamp.IsZero()
 	if err == nil {
-		w.Memory.pod.deleted = true
+		w.Memory.pod.deleted, w.Memory.pod.cutShort = true, lingers
 		w.Memory.pod.removed = (over || hangs) && len(w.pod.Finalizers) == 0
 	}
 	return launch.DeletionFailure(w.EphemeralRunner, "delete pod", err)

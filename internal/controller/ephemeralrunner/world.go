@@ -87,7 +87,7 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 	if pod != nil || !m.lost(p.Object, removed) {
 		removed = nil
 	}
-	w.outcome = m.see(p.Object, pod, removed, p.Now)
+	w.outcome = m.see(p.Object, pod, removed, p.Now, c.departureOf)
 	if last != nil && metav1.IsControlledBy(last, p.Object) {
 		m.claims.See(false, rules.OutcomeOf(last, p.Now).State)
 		m.claims.Fill(last)
@@ -107,6 +107,14 @@ func (c *Controller) newWorld(p *pass, pod, removed *corev1.Pod) *world {
 		m.runnerID = registered
 	}
 	return w
+}
+
+// departureOf says why the node of a pod that is being deleted is about to go away, empty if it isn't or nobody knows.
+func (c *Controller) departureOf(pod *corev1.Pod) string {
+	if c.options.Nodes == nil || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
+		return ""
+	}
+	return c.options.Nodes.Departure(pod.Spec.NodeName)
 }
 
 // readPod returns the runner's pod, nil if it has none. It reads from the API server instead of the cache if a stale
@@ -204,7 +212,16 @@ type Options struct {
 	// JobMetadata writes on a pod which job it runs, and not only that it runs one. JobProtection adds the annotations
 	// that keep node autoscalers away while the job runs.
 	JobMetadata, JobProtection bool
-	Gate                       Gate // nil lets every runner through
+	Gate                       Gate  // nil lets every runner through
+	Nodes                      Nodes // nil knows no node
+}
+
+// Nodes knows which nodes are about to go away. The sets' controller implements it (ephemeralrunnerset/gate.go).
+type Nodes interface {
+	// Departure says why a node is about to go away, as the rest of a sentence that begins with its name; empty if it stays.
+	Departure(node string) string
+	// Avoided returns the nodes to which no new pod may go, although the scheduler would send it there.
+	Avoided() []string
 }
 
 // Gate is where a runner asks its set whether it may have a pod: others may create runners with the set as their owner,
@@ -390,13 +407,15 @@ type memory struct {
 
 // lastPod is the memory of the last pod seen. All of it is forgotten when another pod is seen.
 type lastPod struct {
-	uid        types.UID // empty if no pod has been seen
-	deletingAt time.Time // first seen with a deletionTimestamp
-	deleted    bool      // at the controller's request
-	removed    bool      // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
-	left       bool      // the controller may not delete it: garbage collection does, after the runner is gone
-	recorded   bool      // its failure was written to the status, which the cache may not show yet
-	told       bool      // the state in which it was removed was seen
+	uid        types.UID     // empty if no pod has been seen
+	deletingAt time.Time     // first seen with a deletionTimestamp, or with a shorter grace period
+	grace      time.Duration // the grace period with which it was seen then
+	deleted    bool          // at the controller's request
+	cutShort   bool          // the same, with what time its sidecars may take after the runner's end
+	removed    bool          // the same, without a grace period or finalizers: there is no pod, whatever the cache shows
+	left       bool          // the controller may not delete it: garbage collection does, after the runner is gone
+	recorded   bool          // its failure was written to the status, which the cache may not show yet
+	told       bool          // the state in which it was removed was seen
 	// ending says what ended the pod while its job ran, or is about to. It is remembered because the pod may be gone by
 	// the next pass.
 	ending podstatus.Ending
@@ -411,7 +430,9 @@ type failedAttempt struct {
 
 // see remembers what a pass sees for the first time, and returns the state of the pod, which may be nil. removed is the
 // pod as it was when it was removed, nil if there is a pod or that is not known.
-func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time) rules.Outcome {
+func (m *memory) see(
+	runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod, now time.Time, departureOf func(*corev1.Pod) string,
+) rules.Outcome {
 	status := &runner.Status
 	if removed != nil {
 		if m.pod.ending == rules.UnseenEnding {
@@ -419,7 +440,7 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 		}
 		m.pod.seePod(removed, now)
 		m.Attempt.SeeEnd(status, rules.OutcomeOf(removed, now), now)
-		m.pod.seeEnding(removed, status, false)
+		m.pod.seeEnding(removed, status, false, departureOf(removed))
 	}
 	m.pod.seePod(pod, now)
 	m.seeStart(runner, pod, now)
@@ -432,7 +453,7 @@ func (m *memory) see(runner *v1alpha1.EphemeralRunner, pod, removed *corev1.Pod,
 		m.jobHooks.See(runner, pod)
 	}
 	if pod != nil {
-		m.pod.seeEnding(pod, status, podstatus.Stuck(pod, serverTime))
+		m.pod.seeEnding(pod, status, podstatus.Stuck(pod, serverTime), departureOf(pod))
 	} else {
 		m.seeGone(status)
 	}
@@ -465,17 +486,21 @@ func (l *lastPod) seePod(pod *corev1.Pod, now time.Time) {
 		*l = lastPod{uid: pod.UID}
 	}
 	if pod == nil || pod.DeletionTimestamp == nil {
-		l.deletingAt = time.Time{}
+		l.deletingAt, l.grace = time.Time{}, 0
 		return
 	}
-	kube.SetIfZero(&l.deletingAt, now)
+	if grace := kube.GracePeriod(pod); l.deletingAt.IsZero() || grace < l.grace {
+		l.deletingAt, l.grace = now, grace // its node has the whole of a shorter period again
+	}
 }
 
 // seeEnding remembers what ends the pod, unless the end of the job was reported before. It forgets an eviction that was
 // withdrawn.
-func (l *lastPod) seeEnding(pod *corev1.Pod, status *v1alpha1.EphemeralRunnerStatus, nodeSilent bool) {
+func (l *lastPod) seeEnding(
+	pod *corev1.Pod, status *v1alpha1.EphemeralRunnerStatus, nodeSilent bool, departure string,
+) {
 	seen := podstatus.EndingOf(pod, v1alpha1.RunnerContainerName,
-		podstatus.Seen{NodeSilent: nodeSilent, DeletedByUs: l.deleted})
+		podstatus.Seen{NodeSilent: nodeSilent, DeletedByUs: l.deleted, Departure: departure})
 	switch {
 	case status.JobCompleted() && !reportedAfter(status, seen):
 	case seen.Cause == "" && podstatus.Runs(pod, v1alpha1.RunnerContainerName):
@@ -525,8 +550,8 @@ func (m *memory) mayBeLaunched(runner *v1alpha1.EphemeralRunner) bool {
 }
 
 // apiServerTime estimates the API server's current time from the pod's deletionTimestamp, and returns now if the pod
-// isn't being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period; by
-// ours it was first seen at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner
+// isn't being deleted. By the API server's clock the deletion began at deletionTimestamp minus the grace period, however
+// often that was shortened; by ours it was first seen with that period at pod.deletingAt. Our clock may be wrong or be adjusted, and that must not cost a busy runner
 // its job: its pod may have an hour to end.
 func (m *memory) apiServerTime(pod *corev1.Pod, now time.Time) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil {

@@ -113,7 +113,7 @@ func (c *Controller) rules() []rule {
 			served(c.abandon)),
 		reconcile.When("it is not what its AutoscalingRunnerSet gives it", (*world).differs, served(c.hold)),
 		reconcile.Otherwise[*world]("its runners follow the jobs", served(reconcile.Each(
-			in(c.authors.Rerun), c.countBeside, c.makePlan, in(c.snapshots.Follow), c.lease, c.apply, c.announce, in(c.strays.Remove),
+			in(c.authors.Rerun), in(c.authors.Link), c.countBeside, c.makePlan, in(c.snapshots.Follow), c.lease, c.apply, c.announce, in(c.strays.Remove),
 			c.tellDepartures, c.tellAuthors, c.report,
 		))),
 	}

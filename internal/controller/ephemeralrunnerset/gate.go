@@ -30,3 +30,12 @@ func (c *Controller) Admit(
 
 // Hold reports whether a runner may mount the claims that it names; see leases.Hold.
 func (c *Controller) Hold(runner *v1alpha1.EphemeralRunner) bool { return c.leases.Hold(runner) }
+
+// Departure says why a node is about to go away, as the rest of a sentence that begins with its name; empty if it stays.
+func (c *Controller) Departure(node string) string { return c.departures.Signs(node).String() }
+
+// maxAvoided limits the nodes that a new pod is kept from by name.
+const maxAvoided = 32
+
+// Avoided returns the nodes to which no new pod may go, although the scheduler would send it there.
+func (c *Controller) Avoided() []string { return c.departures.Unmarked(maxAvoided) }

@@ -1,13 +1,14 @@
 package nodes
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Signs are those by which a node shows that it is about to go away: one bit for each entry of announcements, and
-// beingDeleted. Zero means that it stays.
+// Signs are those by which a node shows that it is about to go away: one bit for each entry of announcements and of
+// notices, and beingDeleted. Zero means that it stays.
 type Signs uint32
 
 // announcements are the keys of taints that somebody sets when he has decided to empty a node or to remove it. Key by
@@ -28,7 +29,26 @@ var announcements = []string{
 	"remediator.kubernetes.azure.com/unschedulable", // AKS, before it drains or repairs
 	"remediator.aks.microsoft.com/unschedulable",    // the same in earlier releases
 	"medik8s.io/drain",                              // node maintenance operator of OpenShift
+	"cloudprovider.azure.microsoft.com/draining",    // Azure's cloud controller manager, before a spot machine ends
 }
+
+// notices are the types of conditions that are True when the machine of a node is about to be ended, or restarted: seconds
+// to minutes before it happens. Nothing but the condition may say so, and the scheduler doesn't read it.
+var notices = []corev1.NodeConditionType{
+	"PreemptionScheduled", // AKS (node problem detector), before a spot machine ends
+	"PreemptScheduled",    // the same in earlier releases
+	"TerminateScheduled",  // the same, before a machine is deleted
+	"RedeployScheduled",   // the same, before it moves to other hardware
+	"RebootScheduled",     // the same, before it restarts
+	"VMEventScheduled",    // AKS, for all of these; also if the machine freezes for seconds, which moves idle runners only
+	"Terminating",         // OpenShift's machine termination handler
+}
+
+// firstNotice is the bit of the first of notices. There is room for 16 taints before them, and 15 conditions.
+const firstNotice = 16
+
+// byTaint are the signs that keep the scheduler from a node, or that its deletion does.
+const byTaint Signs = 1<<firstNotice - 1 | beingDeleted
 
 const (
 	cordoned Signs = 1 << 0
@@ -56,8 +76,18 @@ func SignsOf(node *corev1.Node) Signs {
 			}
 		}
 	}
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Status == corev1.ConditionTrue {
+			if at := slices.Index(notices, condition.Type); at >= 0 {
+				found |= 1 << (firstNotice + at)
+			}
+		}
+	}
 	return found
 }
+
+// Unmarked reports whether nothing but a condition says that the node goes away, so that pods may still come to it.
+func (s Signs) Unmarked() bool { return s != 0 && s&byTaint == 0 }
 
 // Tolerated returns the signs that don't keep a pod with these tolerations from a node: another pod in its place may be
 // given the same node. Values of taints and of tolerations don't count.
@@ -89,6 +119,11 @@ func (s Signs) String() string {
 	for bit, key := range announcements[1:] {
 		if s&(1<<(bit+1)) != 0 {
 			all = append(all, "has the taint "+strings.TrimSuffix(key, "/"))
+		}
+	}
+	for at, condition := range notices {
+		if s&(1<<(firstNotice+at)) != 0 {
+			all = append(all, "has the condition "+string(condition))
 		}
 	}
 	return strings.Join(all, " and ")

@@ -16,6 +16,28 @@ func tainted(key, value string, effect corev1.TaintEffect) *corev1.Node {
 	return &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, Value: value, Effect: effect}}}}
 }
 
+func noticed(about corev1.NodeConditionType, status corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: about, Status: status}}}}
+}
+
+// Of a node that only a condition announces the scheduler knows nothing, and no toleration takes it back. The cache keeps
+// what says so.
+func TestUnmarkedNodes(t *testing.T) {
+	node := noticed("PreemptionScheduled", corev1.ConditionTrue)
+	signs := nodes.SignsOf(node)
+	if !signs.Unmarked() || nodes.Tolerated([]corev1.Toleration{{Operator: corev1.TolerationOpExists}})&signs != 0 {
+		t.Errorf("%b: unmarked %t, or it is tolerated", signs, signs.Unmarked())
+	}
+	if stripped, _ := nodes.Strip(node.DeepCopy()); nodes.SignsOf(stripped.(*corev1.Node)) != signs {
+		t.Error("the cache loses it")
+	}
+	node.Spec.Unschedulable = true
+	if nodes.SignsOf(node).Unmarked() || nodes.Signs(0).Unmarked() {
+		t.Error("a cordoned node, or one that stays, is unmarked")
+	}
+}
+
 // Only what announces a node's end is a sign, not what the node is for or what ails it.
 func TestSignsOf(t *testing.T) {
 	const (
@@ -68,6 +90,12 @@ func TestSignsOf(t *testing.T) {
 			tainted("remediator.kubernetes.azure.com/unschedulable", "", schedule),
 			"has the taint remediator.kubernetes.azure.com/unschedulable",
 		},
+		"AKS, a machine that ends":   {noticed("PreemptionScheduled", corev1.ConditionTrue), "has the condition PreemptionScheduled"},
+		"AKS, whatever event":        {noticed("VMEventScheduled", corev1.ConditionTrue), "has the condition VMEventScheduled"},
+		"AKS, no event":              {noticed("VMEventScheduled", corev1.ConditionFalse), ""},
+		"OpenShift":                  {noticed("Terminating", corev1.ConditionTrue), "has the condition Terminating"},
+		"an ill node":                {noticed("KernelDeadlock", corev1.ConditionTrue), ""},
+		"Azure":                      {tainted("cloudprovider.azure.microsoft.com/draining", "spot-eviction", schedule), "has the taint cloudprovider.azure.microsoft.com/draining"},
 		"a sign, but only preferred": {tainted("karpenter.sh/disrupted", "", prefer), ""},
 		"dedicated":                  {tainted("dedicated", "ci", schedule), ""},
 		"spot":                       {tainted("kubernetes.azure.com/scalesetpriority", "spot", schedule), ""},
@@ -93,7 +121,7 @@ func TestTolerated(t *testing.T) {
 	for _, key := range []string{"karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler",
 		"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown",
 		"cloud.google.com/impending-node-termination", "remediator.kubernetes.azure.com/unschedulable",
-		"remediator.aks.microsoft.com/unschedulable", "medik8s.io/drain"} {
+		"remediator.aks.microsoft.com/unschedulable", "medik8s.io/drain", "cloudprovider.azure.microsoft.com/draining"} {
 		sign := nodes.SignsOf(tainted(key, "", corev1.TaintEffectNoSchedule))
 		if sign == 0 || all&sign != 0 {
 			t.Errorf("%s has no sign of its own: %b", key, sign)

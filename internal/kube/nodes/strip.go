@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,8 @@ func Strip(object any) (any, error) {
 				DeletionTimestamp: node.DeletionTimestamp,
 				Labels:            placesOf(node),
 			},
-			Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+			Spec:   corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+			Status: corev1.NodeStatus{Conditions: noticesOf(node)},
 		}
 	}
 	return object, nil
@@ -46,6 +48,18 @@ func placesOf(node *corev1.Node) map[string]string {
 			found = map[string]string{}
 		}
 		found[strings.Clone(label)] = strings.Clone(value)
+	}
+	return found
+}
+
+// noticesOf returns the conditions that say that a node is about to go away, nil if there are none.
+func noticesOf(node *corev1.Node) (found []corev1.NodeCondition) {
+	for i := range node.Status.Conditions {
+		condition := &node.Status.Conditions[i]
+		if condition.Status == corev1.ConditionTrue && slices.Contains(notices, condition.Type) {
+			found = append(found, corev1.NodeCondition{
+				Type: corev1.NodeConditionType(strings.Clone(string(condition.Type))), Status: corev1.ConditionTrue})
+		}
 	}
 	return found
 }

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/kube"
@@ -186,4 +187,29 @@ func checkEvents(s set, others []finding.Finding) []finding.Finding {
 			step))
 	}
 	return findings
+}
+
+// checkJobGrace reports that jobs, or the pods of jobs, don't get the time after a notice that the set is to give them.
+func checkJobGrace(s set) []finding.Finding {
+	given := s.Spec.JobGracePeriod
+	if given == nil || given.Duration < time.Second {
+		return nil
+	}
+	if why := kube.WhyNoJobGrace(&s.Spec.Template.Spec); why != "" {
+		return []finding.Finding{s.finding(finding.Warning, "JobGracePeriodUnused", "jobGracePeriod "+why,
+			"correct the template, or remove jobGracePeriod (docs/spot.md)")}
+	}
+	short := 0
+	for i := range s.JobPods {
+		if ptr.Deref(s.JobPods[i].Spec.TerminationGracePeriodSeconds, 0) < int64(given.Seconds()) {
+			short++
+		}
+	}
+	if short == 0 {
+		return nil
+	}
+	return []finding.Finding{s.finding(finding.Warning, "JobGracePeriodUnused",
+		fmt.Sprintf("jobGracePeriod is %s, but %s less", given.Duration, finding.Counted(short, "job pod has", "job pods have")),
+		"add terminationGracePeriodSeconds and the preStop hook to the template of job pods that you give in a ConfigMap of "+
+			"your own, or that a variable of the runner names (docs/spot.md); runners from before a change have none")}
 }

@@ -2,6 +2,7 @@ package diagnosis_test
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,5 +168,40 @@ func TestAdviceNamesTheGroupOfTheWorkVolume(t *testing.T) {
 			strings.Contains(findings[0].Fix, "fsGroup") != (group == nil) {
 			t.Errorf("with fsGroup %v: %+v", group, findings)
 		}
+	}
+}
+
+// Whoever gives jobs time after a notice is told where they don't get it.
+func TestGracePeriodThatJobsDoNotGet(t *testing.T) {
+	hook := &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+	for title, test := range map[string]struct {
+		grace   time.Duration
+		runner  *corev1.Lifecycle
+		seconds int64 // of a job pod, 0 without one
+		want    string
+	}{
+		"none wanted":           {0, hook, 30, ""},
+		"given":                 {time.Minute, nil, 70, ""},
+		"without job pods":      {time.Minute, nil, 0, ""},
+		"a hook of his own":     {time.Minute, hook, 0, "needs the preStop hook"},
+		"a template of his own": {time.Minute, nil, 30, "jobGracePeriod is 1m0s, but 1 job pod has less"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
+				set := &s.Sets[0]
+				set.Spec.JobGracePeriod = &metav1.Duration{Duration: test.grace}
+				set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "runner", Lifecycle: test.runner}}
+				if test.seconds != 0 {
+					set.JobPods = []corev1.Pod{{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &test.seconds}}}
+				}
+			}))
+			at := slices.IndexFunc(findings, func(f finding.Finding) bool { return f.Reason == "JobGracePeriodUnused" })
+			switch {
+			case (at >= 0) != (test.want != ""):
+				t.Errorf("found %+v", findings)
+			case at >= 0 && !strings.Contains(findings[at].Message, test.want):
+				t.Errorf("found %q, want %q", findings[at].Message, test.want)
+			}
+		})
 	}
 }

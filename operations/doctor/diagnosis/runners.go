@@ -72,6 +72,9 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 	if reason, message := podstatus.WhyUnplaced(pod); reason != "" {
 		return reason, message
 	}
+	if reason, message := podstatus.WhyUnable(pod); reason != "" {
+		return reason, message
+	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
 		pod.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -81,6 +84,44 @@ func pendingReason(pod *corev1.Pod) (reason, message string) {
 		}
 	}
 	return v1alpha1.ReasonPending, "the pod has not started yet"
+}
+
+// The node needs a second or two to end the other containers of a pod whose runner has ended; what lives on after
+// lingersFrom holds the pod's room, its part of the quota and its volumes.
+const lingersFrom = 5 * time.Second
+
+// checkLingering reports pods that other containers keep after their runner has ended: their job is over, and no count
+// of runners has them.
+func checkLingering(s set) []finding.Finding {
+	var first string
+	count := 0
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		runner := kube.ContainerStatus(pod, v1alpha1.RunnerContainerName)
+		if runner == nil || runner.State.Terminated == nil {
+			continue
+		}
+		ago := s.Now.Sub(runner.State.Terminated.FinishedAt.Time)
+		if others := podstatus.Alive(pod); len(others) > 0 && ago >= lingersFrom {
+			if count++; count == 1 {
+				first = fmt.Sprintf("%s, where %s %s after the runner's end", pod.Name,
+					finding.Counted(len(others), "container runs", "containers run")+" ("+strings.Join(others, ", ")+")",
+					ago.Round(time.Second))
+			}
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	limit := v1alpha1.DefaultSidecarGracePeriod
+	if given := s.Spec.SidecarGracePeriod; given != nil {
+		limit = given.Duration
+	}
+	return []finding.Finding{s.finding(finding.Info, "SidecarsRunning",
+		finding.Counted(count, "pod is kept", "pods are kept")+" by other containers although its runner has ended, for example "+
+			first,
+		fmt.Sprintf("nothing: they are killed %s after the runner's end. If it takes much longer, look at the node; if they need "+
+			"longer, raise sidecarGracePeriod", limit))}
 }
 
 // checkFailedRunners reports why the failed runners that are kept as evidence failed.

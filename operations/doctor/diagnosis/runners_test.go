@@ -247,3 +247,41 @@ func TestOwnerlessObjects(t *testing.T) {
 		})
 	}
 }
+
+// A pod whose runner has ended is in no count; what keeps it is told by name.
+func TestSidecarsThatOutliveTheirRunner(t *testing.T) {
+	now := time.Now()
+	pod := func(name string, ended time.Duration) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{
+			Phase: corev1.PodRunning,
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: v1alpha1.RunnerContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					FinishedAt: metav1.NewTime(now.Add(-ended))}}},
+				{Name: "shipper", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			},
+			InitContainerStatuses: []corev1.ContainerStatus{
+				{Name: "dind", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		}}
+	}
+	for title, test := range map[string]struct {
+		pods []corev1.Pod
+		want string // part of the message, empty for no finding
+	}{
+		"just ended":    {[]corev1.Pod{pod("one", time.Second)}, ""},
+		"half a minute": {[]corev1.Pod{pod("one", 30*time.Second)}, "1 pod is kept by other containers although its runner has ended, for example one, where 2 containers run (dind, shipper) 30s after the runner's end"},
+		"two":           {[]corev1.Pod{pod("new", time.Second), pod("one", time.Minute), pod("two", time.Hour)}, "2 pods are kept"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			findings := diagnosis.Diagnose(healthy(func(s *snapshot.Snapshot) {
+				s.Sets[0].Now, s.Sets[0].Pods = now, test.pods
+			}))
+			found := slices.IndexFunc(findings, func(f finding.Finding) bool { return f.Reason == "SidecarsRunning" })
+			switch {
+			case test.want == "" && found >= 0, test.want != "" && found < 0:
+				t.Errorf("found %+v, want a finding: %t", findings, test.want != "")
+			case found >= 0 && !strings.Contains(findings[found].Message, test.want):
+				t.Errorf("found %q, want %q", findings[found].Message, test.want)
+			}
+		})
+	}
+}

@@ -21,9 +21,9 @@ import (
 // checks are those of one scale set, in the order of a job's path.
 var checks = []func(set) []finding.Finding{
 	checkSpec, checkKept, checkPermissions, checkCredentials, checkRegistration, checkListener, checkSchedules,
-	checkStopped, checkLimits, checkPendingRunners, checkClaims,
+	checkStopped, checkLimits, checkPendingRunners, checkLingering, checkClaims,
 	checkJobPods, checkFailedRunners, checkLostJobs, checkReruns, checkWaits, checkMissingRunners, checkStrays, checkOwnerless,
-	checkNoJobs, checkProtection, checkToken,
+	checkNoJobs, checkProtection, checkJobGrace, checkToken,
 }
 
 // Diagnose returns the findings about what may keep jobs from running: problems first, then warnings, then the rest.

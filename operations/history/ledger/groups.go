@@ -74,7 +74,7 @@ var othersOf = map[By]*Group{
 
 // periods begins a query of the periods that cover the filter's time: the longest that fit, and shorter ones at its
 // ends. For a question by day no period is longer than a day. A question that tells only scale sets apart reads the
-// sums of whole sets.
+// sums of whole sets, and one that tells no names of jobs apart those of workflows.
 func (l *Ledger) periods(ctx context.Context, text string, filter *Filter, by By) (*query, error) {
 	q := &query{}
 	q.add(text)
@@ -82,31 +82,50 @@ func (l *Ledger) periods(ctx context.Context, text string, filter *Filter, by By
 	if by == ByDay {
 		fitting = period.Spans[:2]
 	}
-	whole := false
-	if filter.Repository+filter.Workflow+filter.Name == "" && (by == ByDay || by == BySet || by == ByAll || by == "") {
-		var err error
-		if whole, err = l.allFolded(ctx); err != nil {
+	of := period.OfKinds
+	if whole := sumsFor(filter, by); whole != nil {
+		folded, err := l.allFolded(ctx)
+		if err != nil {
 			return nil, err
 		}
-	}
-	var parts []string
-	var bounds []any
-	for _, part := range period.Cover(filter.From, filter.To, fitting) {
-		if whole {
-			part.Span = period.OfSets(part.Span)
+		if folded {
+			of = whole
 		}
-		parts = append(parts, "(span = ? AND started >= ? AND started < ?)")
-		bounds = append(bounds, part.Span, part.From, part.To)
 	}
-	if len(parts) == 0 {
-		parts = []string{"1 = 0"}
-	}
-	q.and("("+strings.Join(parts, " OR ")+")", bounds...)
+	q.within(period.Cover(filter.From, filter.To, fitting), of)
 	q.same(filter)
 	return q, nil
 }
 
-// allFolded reports whether there are sums of whole sets for all periods.
+// sumsFor returns which sums answer a question without those of each kind of jobs, nil if none do.
+func sumsFor(filter *Filter, by By) func(span int64) int64 {
+	switch {
+	case filter.Name != "" || by == ByJob:
+		return nil
+	case filter.Repository+filter.Workflow != "" || by == ByRepository || by == ByWorkflow:
+		return period.OfWorkflows
+	}
+	return period.OfSets
+}
+
+// within chooses the sums of periods, and those of hours that are apart from them. of is what they are of.
+func (q *query) within(parts []period.Part, of func(span int64) int64) {
+	var conditions []string
+	var values []any
+	for _, part := range parts {
+		conditions = append(conditions, "(span = ? AND started >= ? AND started < ?)")
+		values = append(values, of(part.Span), part.From, part.To)
+	}
+	if condition, more := apart(parts, of); condition != "" {
+		conditions, values = append(conditions, condition), append(values, more...)
+	}
+	if len(conditions) == 0 {
+		conditions = []string{"1 = 0"}
+	}
+	q.and("("+strings.Join(conditions, " OR ")+")", values...)
+}
+
+// allFolded reports whether there are sums of whole sets and workflows for all periods.
 func (l *Ledger) allFolded(ctx context.Context) (bool, error) {
 	if l.folded.Load() {
 		return true, nil
@@ -120,7 +139,7 @@ func (l *Ledger) allFolded(ctx context.Context) (bool, error) {
 	}); err != nil {
 		return false, fmt.Errorf("read whether all periods are folded: %w", err)
 	}
-	l.folded.Store(folded) // it stays so: no version of the ledger that folds writes other periods
+	l.folded.Store(folded) // it stays so: AddUp writes them all
 	return folded, nil
 }
 

@@ -36,6 +36,8 @@ const (
 	firstText  merge = "CASE WHEN jobs.%[1]s = '' THEN excluded.%[1]s ELSE jobs.%[1]s END"
 	// largest is for times of the latest of a runner's pods, and for figures that grow.
 	largest merge = "CASE WHEN jobs.%[1]s IS NULL OR excluded.%[1]s > jobs.%[1]s THEN excluded.%[1]s ELSE jobs.%[1]s END"
+	// smallest is for the attempt of a job that later attempts carry over.
+	smallest merge = "CASE WHEN jobs.%[1]s IS NULL OR excluded.%[1]s < jobs.%[1]s THEN excluded.%[1]s ELSE jobs.%[1]s END"
 	// ofLatestPod is for facts about the latest of a runner's pods.
 	ofLatestPod merge = "CASE WHEN excluded.%[1]s <> '' AND (jobs.placed IS NULL OR excluded.placed >= jobs.placed) " +
 		"THEN excluded.%[1]s ELSE jobs.%[1]s END"
@@ -82,7 +84,8 @@ var jobColumns = []column{
 	{"job_name", firstText, func(j *Job) any { return &j.Name }},
 	{"run_id", firstKnown, func(j *Job) any { return &j.RunID }},
 	{"job_id", firstText, func(j *Job) any { return &j.JobID }},
-	{"attempt", largest, func(j *Job) any { return &j.Attempt }},
+	{"job_number", firstKnown, func(j *Job) any { return &j.JobNumber }},
+	{"attempt", smallest, func(j *Job) any { return &j.Attempt }},
 	{"event", firstText, func(j *Job) any { return &j.Event }},
 	{"queued", firstKnown, func(j *Job) any { return &j.Queued }},
 	{"assigned", firstKnown, func(j *Job) any { return &j.Assigned }},
@@ -102,6 +105,8 @@ var jobColumns = []column{
 	{"result", realResult, func(j *Job) any { return &j.Result }},
 	{"lost_cause", firstText, func(j *Job) any { return &j.LostCause }},
 	{"rerun", furthest, func(j *Job) any { return &j.Rerun }},
+	{"rerun_reason", firstText, func(j *Job) any { return &j.RerunReason }},
+	{"rerun_attempt", firstKnown, func(j *Job) any { return &j.RerunAttempt }},
 	{"node", ofLatestPod, func(j *Job) any { return &j.Node }},
 	{"node_type", ofLatestPod, func(j *Job) any { return &j.NodeType }},
 	{"node_labels", ofLatestPod, func(j *Job) any { return &j.NodeLabels }},
@@ -194,7 +199,7 @@ func Cut(job Job) Job {
 
 // Bytes returns about how many bytes a report takes in memory.
 func Bytes(job *Job) int {
-	const numbers = 792 // 17 numbers behind pointers, 10 times, 17 headers of texts
+	const numbers = 840 // 19 numbers behind pointers, 10 times, 18 headers of texts
 	size := numbers
 	for i := range jobColumns {
 		if text, is := jobColumns[i].field(job).(*string); is {

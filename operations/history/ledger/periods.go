@@ -51,8 +51,18 @@ func (u unit) begin() finish { return finish{u.cluster, u.namespace, u.set, u.st
 func (u unit) values() []any { return []any{u.span, u.started, u.cluster, u.namespace, u.set} }
 
 // AddUp adds up the periods whose jobs have changed since the last AddUp, also periods that are not over. Until then
-// questions about many jobs have their former answers.
-func (l *Ledger) AddUp(ctx context.Context) error { return l.each(ctx, "stale_periods", addUp) }
+// questions about many jobs have their former answers. The newest hour changes each minute, and stays apart from the longer
+// periods until a later one begins.
+func (l *Ledger) AddUp(ctx context.Context) error {
+	newest, err := l.newestHour(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.markPassed(ctx, newest); err != nil {
+		return err
+	}
+	return l.each(ctx, "stale_periods", func(ctx context.Context, tx *sql.Tx, u unit) error { return addUp(ctx, tx, u, newest) })
+}
 
 // Fold brings the periods in order that were written before there was a limit of kinds. Until none is left, questions
 // are answered from what they have.
@@ -181,19 +191,31 @@ func mark(ctx context.Context, tx *sql.Tx, u unit) error {
 	return err
 }
 
-// addUp writes the sums of a unit, and marks the longer period that contains it.
-func addUp(ctx context.Context, tx *sql.Tx, u unit) error {
+// markLonger has the longer period added up that contains a unit, if there is one.
+func markLonger(ctx context.Context, tx *sql.Tx, u unit) error {
+	level := slices.Index(period.Spans, u.span)
+	if level+1 == len(period.Spans) {
+		return nil
+	}
+	u.span = period.Spans[level+1]
+	u.started -= u.started % u.span
+	return mark(ctx, tx, u)
+}
+
+// addUp writes the sums of a unit, and marks the longer period that contains it, unless the unit is the newest hour, and
+// apart.
+func addUp(ctx context.Context, tx *sql.Tx, u unit, newest int64) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM unfolded_periods WHERE "+isUnit, u.values()...); err != nil {
 		return err
 	}
-	const ofSet = " WHERE cluster = $1 AND namespace = $2 AND set_name = $3 AND "
-	values := []any{u.cluster, u.namespace, u.set}
-	level := slices.Index(period.Spans, u.span)
-	if level+1 < len(period.Spans) {
-		longer := u
-		longer.span = period.Spans[level+1]
-		longer.started -= u.started % longer.span
-		if err := mark(ctx, tx, longer); err != nil {
+	if level := slices.Index(period.Spans, u.span); level > 0 {
+		if err := markLonger(ctx, tx, u); err != nil {
+			return err
+		}
+		return addUpPeriods(ctx, tx, u, period.Spans[level-1], newest)
+	}
+	if u.started < newest {
+		if err := markLonger(ctx, tx, u); err != nil {
 			return err
 		}
 	}
@@ -201,31 +223,58 @@ func addUp(ctx context.Context, tx *sql.Tx, u unit) error {
 	if err != nil {
 		return err
 	}
-	if level == 0 {
-		text := selectJobs + ofSet + "finished >= $4 AND finished < $5"
-		changing := trends.New(most / trendKinds)
-		if err := write(ctx, tx, u, addJob(changing), text, append(values, u.started, u.started+u.span)...); err != nil {
+	text := selectJobs + " WHERE cluster = $1 AND namespace = $2 AND set_name = $3 AND finished >= $4 AND finished < $5"
+	changing := trends.New(most / trendKinds)
+	apart, err := write(ctx, tx, u, addJob(changing), text, u.cluster, u.namespace, u.set, u.started, u.started+u.span)
+	if err != nil {
+		return err
+	}
+	if !apart && u.started >= newest {
+		if err := markLonger(ctx, tx, u); err != nil {
 			return err
 		}
-		return writeTrends(ctx, tx, u, changing)
 	}
-	// A list of times, unlike a range, leads an index on to the set.
-	shorter, places := period.Spans[level-1], []string{}
-	for started := u.started; started < u.started+u.span; started += shorter {
+	return writeTrends(ctx, tx, u, changing, apart)
+}
+
+// isJoined leaves out the hours that are apart.
+const isJoined = " AND apart = 0"
+
+// addUpPeriods writes the sums of a unit of those of shorter periods, of hours without those that stay apart.
+func addUpPeriods(ctx context.Context, tx *sql.Tx, u unit, shorter, newest int64) error {
+	if u.span == period.Day {
+		if err := join(ctx, tx, "usage_periods", u, newest); err != nil {
+			return err
+		}
+	}
+	where, values := parts(u, shorter)
+	if _, err := write(ctx, tx, u, addPeriod, selectPeriods+where+isJoined, values...); err != nil {
+		return err
+	}
+	most, err := mostKinds(ctx, tx, u)
+	if err != nil {
+		return err
+	}
+	return addUpTrends(ctx, tx, u, shorter, newest, most/trendKinds)
+}
+
+// parts is the condition for the rows of a set in the periods of a span that make up a unit. A list of times, unlike a range,
+// leads an index on to the set.
+func parts(u unit, span int64) (where string, values []any) {
+	values = []any{u.cluster, u.namespace, u.set, span}
+	var places []string
+	for started := u.started; started < u.started+u.span; started += span {
 		values = append(values, started)
 		places = append(places, fmt.Sprintf("$%d", len(values)))
 	}
-	values = append(values, shorter)
-	if err := write(ctx, tx, u, addPeriod, fmt.Sprintf("%s%sstarted IN (%s) AND span = $%d", selectPeriods, ofSet,
-		strings.Join(places, ", "), len(values)), values...); err != nil {
-		return err
-	}
-	return addUpTrends(ctx, tx, u, shorter, most/trendKinds)
+	return " WHERE cluster = $1 AND namespace = $2 AND set_name = $3 AND span = $4 AND started IN (" +
+		strings.Join(places, ", ") + ")", values
 }
 
 // foldUp writes the sums of a unit again from themselves.
 func foldUp(ctx context.Context, tx *sql.Tx, u unit) error {
-	return write(ctx, tx, u, addPeriod, selectPeriods+" WHERE "+isUnit, u.values()...)
+	_, err := write(ctx, tx, u, addPeriod, selectPeriods+" WHERE "+isUnit, u.values()...)
+	return err
 }
 
 // addJob counts a job, also for its trends.
@@ -265,7 +314,7 @@ const (
 )
 
 var insertPeriod = func() string {
-	const columns = "span, started, " + kindColumns + ", " + sums.NumberColumns + ", " + sums.HistogramColumns + ", position"
+	const columns = "span, started, " + kindColumns + ", " + sums.NumberColumns + ", " + sums.HistogramColumns + ", position, apart"
 	places := make([]string, strings.Count(columns, ",")+1)
 	for i := range places {
 		places[i] = fmt.Sprintf("$%d", i+1)
@@ -273,65 +322,77 @@ var insertPeriod = func() string {
 	return "INSERT INTO usage_periods (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
 }()
 
-// write reads the rows of a unit one by one, and replaces its sums: those of the kinds that are kept, and those of the
-// whole set. No more than twice the kinds that are kept are in memory, each with histograms of 42 KiB at most.
+// write reads the rows of a unit one by one, and replaces its sums: those of the kinds that are kept, of their
+// workflows, and of the whole set. No more than twice the kinds that are kept are in memory, each with histograms of 42 KiB at most. It says
+// whether the sums are apart.
 func write(
 	ctx context.Context, tx *sql.Tx, u unit, add func(*sql.Rows, *fold.Kinds[*sums.Sums]) error, text string, values ...any,
-) error {
+) (apart bool, err error) {
 	most, err := mostKinds(ctx, tx, u)
 	if err != nil {
-		return err
+		return false, err
 	}
 	kinds := fold.New(most, sums.Rules)
 	rows, err := tx.QueryContext(ctx, text, values...)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		if err := add(rows, kinds); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return false, err
 	}
-	whole := u
-	whole.span = period.OfSets(u.span)
-	for _, former := range []unit{u, whole} {
+	if apart, err = remove(ctx, tx, "usage_periods", u, u.span == period.Hour); err != nil {
+		return false, err
+	}
+	ofSet, ofWorkflows := u, u
+	ofSet.span, ofWorkflows.span = period.OfSets(u.span), period.OfWorkflows(u.span)
+	for _, former := range []unit{ofSet, ofWorkflows} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM usage_periods WHERE "+isUnit, former.values()...); err != nil {
-			return err
+			return false, err
 		}
 	}
 	insert, err := tx.PrepareContext(ctx, insertPeriod)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer insert.Close()
-	all, position := sums.New(), 0
+	all, workflows, position := sums.New(), map[fold.Kind]*sums.Sums{}, 0
 	for kind, of := range kinds.All() {
-		all.Merge(of)
-		if err := insertSums(ctx, insert, u, kind, of, position); err != nil {
-			return err
+		if err := insertSums(ctx, insert, u, kind, of, position, apart); err != nil {
+			return false, err
 		}
 		position++
+		if kind.Name = ""; workflows[kind] == nil {
+			workflows[kind] = sums.New()
+		}
+		workflows[kind].Merge(of)
+	}
+	for workflow, of := range workflows {
+		if err := insertSums(ctx, insert, ofWorkflows, workflow, of, 0, apart); err != nil {
+			return false, err
+		}
+		all.Merge(of)
 	}
 	if position > 0 {
-		if err := insertSums(ctx, insert, whole, fold.Kind{}, all, 0); err != nil {
-			return err
-		}
+		err = insertSums(ctx, insert, ofSet, fold.Kind{}, all, 0, apart)
 	}
-	return nil
+	return apart, err
 }
 
-func insertSums(ctx context.Context, insert *sql.Stmt, u unit, kind fold.Kind, of *sums.Sums, position int) error {
+func insertSums(ctx context.Context, insert *sql.Stmt, u unit, kind fold.Kind, of *sums.Sums, position int, apart bool,
+) error {
 	values := append(u.values(), kind.Repository, kind.Workflow, kind.Name)
 	for _, number := range of.Numbers() {
 		values = append(values, *number)
 	}
 	texts := of.Histograms()
 	_, err := insert.ExecContext(ctx, append(values, texts.PeakMemory, texts.CPUAverage, texts.Throttled, texts.Times,
-		texts.Limits, texts.Machines, position)...)
+		texts.Limits, texts.Machines, position, flag(apart))...)
 	return err
 }
 

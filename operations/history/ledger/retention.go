@@ -52,7 +52,7 @@ func (l *Ledger) Expire(ctx context.Context, cluster string, now time.Time, rete
 		{"usage_periods", "span, started, cluster, namespace, set_name, repository, workflow, job_name",
 			"started + ABS(span) <= $1", oldest},
 		{"trend_periods", unitColumns + ", property, position", "started + span <= $1", oldest},
-		{"trend_periods", unitColumns + ", property, position", "span = 3600 AND started < $1", now.Add(-keepTrendHours).Unix()},
+		{"trend_periods", unitColumns + ", property, position", "span = 3600 AND apart = 0 AND started < $1", now.Add(-keepTrendHours).Unix()},
 		{"stale_periods", unitColumns, "started + span <= $1", oldest},
 		{"unfolded_periods", unitColumns, "started + span <= $1", oldest},
 		{"writers", "writer", "at < $1", oldest},

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/harrier-ci/harrier/operations/history/ledger/period"
 	"github.com/harrier-ci/harrier/operations/history/ledger/trends"
@@ -37,13 +36,15 @@ func (r *trendRow) addTo(sums *trends.Sums) {
 	sums.Waits.Merge(r.waits)
 }
 
-// writeTrends replaces the trends of a unit.
-func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM trend_periods WHERE "+isUnit, u.values()...); err != nil {
+// writeTrends replaces the trends of a unit. If there were none, they are apart as its other sums are: a job that is told late
+// of an hour whose trends are gone is not in those of the day.
+func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds, apart bool) error {
+	apart, err := remove(ctx, tx, "trend_periods", u, apart)
+	if err != nil {
 		return err
 	}
 	insert, err := tx.PrepareContext(ctx, "INSERT INTO trend_periods (position, property, repository, workflow, job_name, value, "+
-		unitColumns+", "+trendNumbers+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)")
+		unitColumns+", "+trendNumbers+", apart) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)")
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds) e
 		for _, number := range of.Numbers() {
 			values = append(values, *number)
 		}
-		values = append(values, of.Runs.String(), of.Waits.String())
+		values = append(values, of.Runs.String(), of.Waits.String(), flag(apart))
 		if _, err := insert.ExecContext(ctx, values...); err != nil {
 			return err
 		}
@@ -65,31 +66,30 @@ func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds) e
 
 // addUpTrends makes the trends of a day of those of its hours, or of a week of those of its days. Where some of these are
 // missing the trends stay as they are: hours go before days do, and before version 10 of the tables there were none.
-func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter int64, most int) error {
+func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter, newest int64, most int) error {
 	if !slices.Contains(trendSpans, u.span) {
 		return nil
 	}
-	// A list of times, unlike a range, leads an index on to the set.
-	values := []any{u.cluster, u.namespace, u.set, shorter}
-	var places []string
-	for started := u.started; started < u.started+u.span; started += shorter {
-		values = append(values, started)
-		places = append(places, fmt.Sprintf("$%d", len(values)))
-	}
-	where := fmt.Sprintf(" WHERE cluster = $1 AND namespace = $2 AND set_name = $3 AND span = $4 AND started IN (%s)",
-		strings.Join(places, ", "))
+	where, values := parts(u, shorter)
 	var have, want int
-	if err := tx.QueryRowContext(ctx, "SELECT COUNT(DISTINCT started) FROM usage_periods"+where, values...).Scan(&want); err != nil {
+	const count = "SELECT COUNT(DISTINCT started) FROM "
+	if err := tx.QueryRowContext(ctx, count+"usage_periods"+where+isJoined, values...).Scan(&want); err != nil {
 		return err
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT COUNT(DISTINCT started) FROM trend_periods"+where, values...).Scan(&have); err != nil {
+	if err := tx.QueryRowContext(ctx, fmt.Sprintf("%strend_periods%s AND (apart = 0 OR started < %d)", count, where, newest),
+		values...).Scan(&have); err != nil {
 		return err
 	}
 	if have < want {
 		return nil
 	}
+	if u.span == period.Day {
+		if err := join(ctx, tx, "trend_periods", u, newest); err != nil {
+			return err
+		}
+	}
 	const all = "SELECT property, repository, workflow, job_name, value, " + trendNumbers + " FROM trend_periods"
-	found, err := tx.QueryContext(ctx, all+where, values...)
+	found, err := tx.QueryContext(ctx, all+where+isJoined, values...)
 	if err != nil {
 		return err
 	}
@@ -107,5 +107,5 @@ func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter int64, most in
 	if err := found.Err(); err != nil {
 		return err
 	}
-	return writeTrends(ctx, tx, u, kinds)
+	return writeTrends(ctx, tx, u, kinds, false)
 }

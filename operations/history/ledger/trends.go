@@ -81,16 +81,7 @@ func (t *trendQuery) ofPeriods(columns string, parts []period.Part) *query {
 	q := &query{}
 	q.add("SELECT " + columns + " FROM trend_periods")
 	q.and("property = ?", t.property)
-	var texts []string
-	var bounds []any
-	for _, part := range parts {
-		texts = append(texts, "(span = ? AND started >= ? AND started < ?)")
-		bounds = append(bounds, part.Span, part.From, part.To)
-	}
-	if len(parts) == 0 {
-		texts = []string{"1 = 0"}
-	}
-	q.and("("+strings.Join(texts, " OR ")+")", bounds...)
+	q.within(parts, period.OfKinds)
 	q.same(&t.Filter)
 	if value := t.Branch + t.Event; value != "" {
 		q.and("value = ?", Clean(value))
@@ -172,7 +163,7 @@ func (l *Ledger) Trends(ctx context.Context, by By, every string, filter Filter)
 			return page, err
 		}
 	}
-	found, err := l.readTrends(ctx, t, parts, chosen.Rows)
+	found, err := l.readTrends(ctx, t, parts, span, chosen.Rows)
 	if err != nil {
 		return page, err
 	}
@@ -212,7 +203,9 @@ func (f foundTrends) sumsOf(group trendGroup, started int64) *trends.Sums {
 }
 
 // readTrends reads the sums of some groups.
-func (l *Ledger) readTrends(ctx context.Context, t *trendQuery, parts []period.Part, chosen []trendGroup) (foundTrends, error) {
+func (l *Ledger) readTrends(ctx context.Context, t *trendQuery, parts []period.Part, span int64, chosen []trendGroup) (
+	foundTrends, error,
+) {
 	columns := trendNumbers + ", started"
 	if t.by != "" {
 		columns += ", " + trendGroups[t.by]
@@ -229,7 +222,7 @@ func (l *Ledger) readTrends(ctx context.Context, t *trendQuery, parts []period.P
 		if err := row.Scan(append(append(of.targets(), &started), t.by.trendNames(&group)...)...); err != nil {
 			return err
 		}
-		of.addTo(found.sumsOf(group, started))
+		of.addTo(found.sumsOf(group, started-started%max(span, trendSpans[0])))
 		return nil
 	})
 	if err != nil {
@@ -334,7 +327,16 @@ func (l *Ledger) compared(ctx context.Context, t *trendQuery, columns string, fi
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs are to be compared: %w", err)
 	}
-	q = t.busy(trendNumbers+", started, "+columns, period.Day, first, last)
+	columnsOfDay := trendNumbers + ", started, " + columns
+	q = t.busy(columnsOfDay, period.Day, first, last)
+	in(q, columns, chosen.Rows, fields)
+	q.union("SELECT " + columnsOfDay + " FROM trend_periods")
+	condition, bounds := apart([]period.Part{{Span: period.Day, From: first, To: last}}, period.OfKinds)
+	q.and("property = ? AND "+condition, append([]any{t.property}, bounds...)...)
+	q.same(&t.Filter)
+	if t.Event != "" {
+		q.and("value = ?", Clean(t.Event))
+	}
 	in(q, columns, chosen.Rows, fields)
 	found := map[trendGroup][]*trends.Sums{}
 	err = l.periodRows(ctx, q, func(row *sql.Rows) error {

@@ -246,7 +246,8 @@ func TestBranchesAreFoldedAndEventsAreNot(t *testing.T) {
 	})
 }
 
-// TestAnEndThatIsToldLateIsInTheTrends, and one that is told when the hours are gone changes nothing.
+// TestAnEndThatIsToldLateIsInTheTrends, and one that is told when the hours are gone changes nothing, unless nothing was known of
+// its hour.
 func TestAnEndThatIsToldLateIsInTheTrends(t *testing.T) {
 	each(t, func(t *testing.T, l *ledger.Ledger) {
 		put(t, l, finished(1, 0), finished(2, 60), finished(3, 60))
@@ -261,9 +262,9 @@ func TestAnEndThatIsToldLateIsInTheTrends(t *testing.T) {
 			}
 			return counted
 		}
-		put(t, l, finished(4, 60))
+		put(t, l, finished(4, 60), finished(5, 120))
 		addUp(t, l)
-		if got := count(); !slices.Equal(got, []int64{4, 4}) {
+		if got := count(); !slices.Equal(got, []int64{5, 5}) {
 			t.Errorf("there are %v jobs", got)
 		}
 		for _, at := range []time.Duration{9, 95} {
@@ -271,10 +272,12 @@ func TestAnEndThatIsToldLateIsInTheTrends(t *testing.T) {
 				t.Fatal(err)
 			}
 			if at == 9 {
-				put(t, l, finished(5, 120))
-				addUp(t, l)
-				if got := count(); !slices.Equal(got, []int64{4, 4}) {
-					t.Errorf("after nine days there are %v jobs", got)
+				for number, want := range []int64{5, 6} {
+					put(t, l, finished(10+number, 180*number))
+					addUp(t, l)
+					if got := count(); !slices.Equal(got, []int64{want, want}) {
+						t.Errorf("after nine days there are %v jobs, want %d", got, want)
+					}
 				}
 			}
 		}

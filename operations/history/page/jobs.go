@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -14,6 +15,7 @@ import (
 	"github.com/harrier-ci/harrier/operations/history/page/link"
 	"github.com/harrier-ci/harrier/operations/history/page/picture"
 	"github.com/harrier-ci/harrier/operations/history/page/words"
+	"github.com/harrier-ci/harrier/operations/history/prices"
 )
 
 // pageOfJobs is the number of jobs on a page, at about 1 KB each.
@@ -69,8 +71,14 @@ type jobPage struct {
 	Waited   string
 	SetLink  string
 	Attempts []ledger.Job
-	// Run leads to GitHub, and is empty if GitHub's address is not known.
-	Run       string
+	// Run leads to the workflow run on GitHub, Log to the job's log there; each is empty if its address is not known.
+	Run, Log string
+	// Machine has the labels of the node that prices may depend on, Devices the extended resources that were requested.
+	Machine []string
+	Devices []device
+	// Cost is nil if it is unknown. Nobody asks for it if Priced is not set.
+	Cost      *float64
+	Priced    bool
 	Commands  []string
 	CPU       *int64
 	Throttled *int64
@@ -79,18 +87,11 @@ type jobPage struct {
 	Tables []link.Table
 }
 
+// device is an extended resource, and how much of it was requested.
+type device struct{ Name, Number string }
+
 // shownAttempts bounds the other jobs that have a job's name and run.
 const shownAttempts = 20
-
-// reruns are sentences for the states of a lost job's rerun.
-var reruns = map[string]string{
-	"Wanted":  "It is run again when the workflow run has ended.",
-	"Asked":   "GitHub was asked to run it again.",
-	"Done":    "It was run again.",
-	"GivenUp": "It was not run again: its author can do that on the page of the workflow run.",
-	"": "Nobody has asked GitHub to run it again: feedback.rerunLostJobs of its scale set says for which causes Harrier " +
-		"does.",
-}
 
 func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
 	job, err := p.Ledger.Job(ctx, r.Filter.RunnerUID)
@@ -108,13 +109,12 @@ func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
 		Waited: words.Waited(&job), Killed: ptr.Deref(job.OOMKills, 0),
 		Tables: []link.Table{link.ToTable("jobs/"+url.PathEscape(job.RunnerUID), "This job", nil)},
 	}
-	page.Slowest = picture.Longest(page.Parts)
-	if job.LostCause != "" {
-		page.Rerun = reruns[job.Rerun]
-	}
+	page.Slowest, page.Rerun = picture.Longest(page.Parts), words.WhyRerun(&job)
+	page.addMachine(p.Prices)
 	if p.Cluster != nil && job.Cluster == p.Name {
 		github := p.Cluster.GitHub(job.Namespace, job.Set)
 		page.Run = link.ToRun(github, job.Repository, job.RunID, job.Attempt)
+		page.Log = link.ToLog(github, job.Repository, job.RunID, job.JobNumber)
 	}
 	if job.RunID != nil {
 		same, err := p.Ledger.Jobs(ctx, ledger.Filter{RunID: *job.RunID, Repository: job.Repository, Name: job.Name,
@@ -135,6 +135,26 @@ func oneJob(ctx context.Context, p *pages, r *request) (answer, error) {
 	return answer{title, []link.Choice{
 		{Text: "Jobs", Link: "jobs"}, {Text: words.Foreign(page.Set), Link: page.SetLink},
 	}, page}, nil
+}
+
+// addMachine adds what is known of the node, what the job requested of it besides CPU and memory, and what that cost.
+func (page *jobPage) addMachine(rules prices.Rules) {
+	for part := range strings.SplitSeq(page.NodeLabels, ",") {
+		if name, value, is := strings.Cut(part, "="); is && value != "" {
+			page.Machine = append(page.Machine, name+"="+value)
+		}
+	}
+	for part := range strings.SplitSeq(page.ExtendedResources, ",") {
+		if name, number, is := strings.Cut(part, "="); is {
+			page.Devices = append(page.Devices, device{name, number})
+		}
+	}
+	page.Priced = len(rules) > 0 && !page.Finished.IsZero()
+	if page.Job.RunTime() > 0 {
+		page.Cost = rules.CostOf(prices.Requests{NodeLabels: page.NodeLabels, NodeType: page.NodeType,
+			ExtendedResources: page.ExtendedResources, CPUs: float64(ptr.Deref(page.CPURequestMillis, 0)) / 1000,
+			GiB: float64(ptr.Deref(page.MemoryRequestBytes, 0)) / (1 << 30)}, page.Job.RunTime().Hours())
+	}
 }
 
 // jobCommands returns commands that tell more of a job as long as its runner exists.

@@ -142,19 +142,20 @@ func TestPeoplesQuestionsAreAnswered(t *testing.T) {
 			// Is it GitHub, the queue, the image or the node?
 			"jobs that have finished waited", "95 of 100", "5 node", "6 image", "image, volumes and network were there"},
 		"/set?cluster=" + pagetest.Name + "&namespace=research&set=gpu": {"Limited by no node with room",
-			"gpu-7k2xq", "registered", "3 Insufficient nvidia.com/gpu", "kubectl harrier doctor --namespace research",
+			"3 jobs wait : no node with room. 4 run. Somebody has to act : that is for the cluster's administrator.", "gpu-7k2xq", "registered", "3 Insufficient nvidia.com/gpu", "kubectl harrier doctor --namespace research",
 			// What is it short of, and whose step is next?
 			"for its labels pool gpu", "nvidia.com/gpu 1", "What to do add nodes, or make the template ask for less",
 			"the cluster's administrator",
 			"Half of the jobs", "5 node", "the pod had a node: room, quota, requests", "6 image",
 			"image, volumes and network were there"},
 		"/set?cluster=" + pagetest.Name + "&namespace=team-web&set=linux": {"test (node 24) acme/web 19200000001",
-			"limited: at maxRunners", "What runs now", "NodeLost 1 deploy", "The node was shut down",
+			"3 jobs wait , the longest since 2026-03-04 11:48:00 : at maxRunners. 12 run.", "limited: at maxRunners", "What runs now", "NodeLost 1 deploy", "The node was shut down",
 			// How long does its runner work?
-			"Runner version 2.338.0", "Soon in nine days GitHub stops giving jobs to runner version 2.338.0",
+			"Runner version 2.338.0", "runner version ends soon in nine days GitHub stops giving jobs to runner version 2.338.0",
 			"GitHub takes it until"},
 		// What happened to the job?
-		"/job?runnerUID=" + pagetest.Lost: {"deploy", "lost: NodeLost", "The node was shut down", "It was run again",
+		"/job?runnerUID=" + pagetest.Lost: {"deploy", "lost: NodeLost", "The node was shut down",
+			"It was run again. The workflow run's attempt 2 has it.", "karpenter.sh/capacity-type=spot", "Cost 0.0",
 			"19123456789", "attempt 1", "acme/api", "linux-lost1", "kubectl harrier why --namespace team-web linux-lost1",
 			"Other jobs of this name and run", "succeeded", "queue", "image", "run 9 min"},
 		"/jobs?text=DEPLOY":       {"deploy", "lost: NodeLost", "succeeded"},
@@ -192,6 +193,12 @@ func TestPeoplesQuestionsAreAnswered(t *testing.T) {
 	if !strings.Contains(body, `href="https://github.com/acme/api/actions/runs/19123456789/attempts/1"`) ||
 		!strings.Contains(body, `href="job?runnerUID=`+pagetest.Again+`"`) {
 		t.Error("the job does not lead to its run on GitHub, or to its other attempt")
+	}
+	for _, path := range []string{"/job?runnerUID=" + pagetest.Lost, "/run?run=19123456789"} {
+		_, body := s.get(t, path)
+		if !strings.Contains(body, `href="https://github.com/acme/api/actions/runs/19123456789/job/55123456001"`) {
+			t.Errorf("%s does not lead to the job's log on GitHub", path)
+		}
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 type runJob struct {
 	ledger.Job
 	Slowest, Link string
+	// Log leads to the job's log on GitHub, and is empty if that is not known.
+	Log string
 }
 
 // runPage answers why the jobs of a workflow run wait, and what became of the others.
@@ -55,8 +57,12 @@ func oneRun(ctx context.Context, p *pages, r *request) (answer, error) {
 	}
 	for i := range found.Jobs {
 		job := &found.Jobs[i]
-		page.Jobs = append(page.Jobs, runJob{*job, picture.Longest(picture.PartsOf(job)),
-			link.ToSet(job.Cluster, job.Namespace, job.Set, nil)})
+		row := runJob{Job: *job, Slowest: picture.Longest(picture.PartsOf(job)),
+			Link: link.ToSet(job.Cluster, job.Namespace, job.Set, nil)}
+		if page.Here && job.Cluster == p.Name {
+			row.Log = link.ToLog(p.Cluster.GitHub(job.Namespace, job.Set), job.Repository, &id, job.JobNumber)
+		}
+		page.Jobs = append(page.Jobs, row)
 		switch {
 		case job.Finished.IsZero():
 			page.Running++

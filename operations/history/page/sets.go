@@ -168,8 +168,9 @@ type setPage struct {
 // limit is what keeps a scale set from running more jobs.
 type limit struct {
 	// Reason is one word; Message explains it, and is empty if only the word is known. Fix is what to do about it, and Who
-	// does it.
+	// does it. Broken is set if it ends only after that.
 	Reason, Message, Fix, Who string
+	Broken                    bool
 	// Requests and Labels are what a node must have for the pod that has waited for one longest.
 	Requests, Labels []watch.Need
 }
@@ -194,7 +195,7 @@ func limitOf(page *setPage) *limit {
 		l.Fix = meaning.OfRunner(l.Reason)
 	}
 	if who := meaning.For(l.Reason).Actor; who != meaning.Nobody {
-		l.Who = who.String()
+		l.Who, l.Broken = who.String(), words.Severity(l.Reason) == words.Problem
 	}
 	return &l
 }
@@ -302,6 +303,7 @@ func (p *pages) addNow(ctx context.Context, r *request, page *setPage) error {
 		for _, job := range page.Now.Waiting {
 			page.Jobless = append(page.Jobless, newWaitingRow(job, &page.setRow, nil))
 		}
+		apart(page.Jobless)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/harrier-ci/harrier/operations/history/ledger"
 	"github.com/harrier-ci/harrier/operations/history/page/link"
 	"github.com/harrier-ci/harrier/operations/history/page/picture"
+	"github.com/harrier-ci/harrier/operations/history/rows"
 )
 
 // setRow is a scale set in a table, or at the top of its own page.
@@ -33,16 +34,16 @@ type setRow struct {
 const sampleSlack = 5 * time.Minute
 
 // setRows returns scale sets, those with most waiting jobs first.
-func setRows(sets []ledger.Sample, query url.Values) (rows []setRow) {
+func setRows(sets []ledger.Sample, query url.Values) (all []setRow) {
 	for i := range sets {
 		s := &sets[i]
-		rows = append(rows, setRow{Sample: *s, Link: link.ToSet(s.Cluster, s.Namespace, s.Set, query)})
+		all = append(all, setRow{Sample: *s, Link: link.ToSet(s.Cluster, s.Namespace, s.Set, query)})
 	}
-	slices.SortStableFunc(rows, func(a, b setRow) int {
+	slices.SortStableFunc(all, func(a, b setRow) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), limitedFirst(&a, &b), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Set, b.Set), cmp.Compare(a.Cluster, b.Cluster))
 	})
-	return rows
+	return all
 }
 
 // sets returns how the filter's sets look: those of the ledger's own cluster at this moment, and all others by their last
@@ -70,7 +71,9 @@ func limitedFirst(a, b *setRow) int {
 // nil if nothing limits it: then a runner is on its way.
 type waitingRow struct {
 	v1alpha1.WaitingJob
-	Workflow, Branch     string
+	Workflow, Branch string
+	// Apart tells the job from others of its name and run; empty if there is none.
+	Apart                string
 	Namespace, Set, Link string
 	Why                  *meaning.Row
 }
@@ -90,9 +93,18 @@ func newWaitingRow(job v1alpha1.WaitingJob, of *setRow, why *meaning.Row) waitin
 	return row
 }
 
+// apart tells jobs of one name and run from each other.
+func apart(waiting []waitingRow) {
+	for i, id := range rows.Apart(len(waiting), func(i int) rows.Named {
+		return rows.Named{Run: waiting[i].RunID, Name: waiting[i].Name, ID: waiting[i].JobID}
+	}) {
+		waiting[i].Apart = id
+	}
+}
+
 // longestWaiting returns the jobs of some runs that have waited longest, of scale sets that have most of them first, and how
 // many more are known by name.
-func longestWaiting(cluster Cluster, name string, sets []setRow, of func(run int64) bool) (rows []waitingRow, more int) {
+func longestWaiting(cluster Cluster, name string, sets []setRow, of func(run int64) bool) (longest []waitingRow, more int) {
 	waiting, asked := cluster.Waiting(), 0
 	for i := range sets {
 		s := &sets[i]
@@ -106,11 +118,12 @@ func longestWaiting(cluster Cluster, name string, sets []setRow, of func(run int
 		}
 		for _, job := range waiting[types.NamespacedName{Namespace: s.Namespace, Name: s.Set}] {
 			if of(job.RunID) {
-				rows = append(rows, newWaitingRow(job, s, why))
+				longest = append(longest, newWaitingRow(job, s, why))
 			}
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b waitingRow) int { return a.Since().Compare(b.Since()) })
-	shown := min(len(rows), maxWaiting)
-	return rows[:shown], len(rows) - shown
+	slices.SortStableFunc(longest, func(a, b waitingRow) int { return a.Since().Compare(b.Since()) })
+	apart(longest)
+	shown := min(len(longest), maxWaiting)
+	return longest[:shown], len(longest) - shown
 }

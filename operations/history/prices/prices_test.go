@@ -158,3 +158,27 @@ func TestAMonthIsUTCs(t *testing.T) {
 		}
 	}
 }
+
+// What a job costs is what it requests, at the price of its machine.
+func TestTheCostOfAJob(t *testing.T) {
+	rules, err := prices.Parse(`[{nodeLabels: {karpenter.sh/capacity-type: spot}, cpuHour: 1, gibHour: 0.5, resourceHours: {nvidia.com/gpu: 9}},
+		{cpuHour: 2}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spot := rules.NodeLabels(map[string]string{kind: "g5", capacity: "spot"})
+	for _, test := range []struct {
+		of   prices.Requests
+		want float64 // 0: unknown
+	}{
+		{prices.Requests{NodeLabels: spot, CPUs: 2, GiB: 4}, 2},
+		{prices.Requests{NodeLabels: spot, ExtendedResources: "nvidia.com/gpu=2", CPUs: 2, GiB: 4}, 11},
+		{prices.Requests{NodeLabels: spot, ExtendedResources: "amd.com/gpu=1", CPUs: 2}, 0},
+		{prices.Requests{CPUs: 2}, 0},
+	} {
+		got := rules.CostOf(test.of, 0.5)
+		if (got == nil) != (test.want == 0) || got != nil && *got != test.want {
+			t.Errorf("%+v costs %v, want %v", test.of, got, test.want)
+		}
+	}
+}

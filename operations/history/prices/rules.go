@@ -103,6 +103,26 @@ func (r Rules) of(machine Machine) *Price {
 	return nil
 }
 
+// Requests are those of a job, with what the ledger keeps of its node.
+type Requests struct {
+	NodeLabels, NodeType, ExtendedResources string
+	CPUs, GiB                               float64
+}
+
+// CostOf returns what requests cost for so many hours, nil if that is unknown.
+func (r Rules) CostOf(of Requests, hours float64) *float64 {
+	machine, amounts := MachineOf(of.NodeLabels, of.NodeType, of.ExtendedResources)
+	price := r.of(machine)
+	if price == nil {
+		return nil
+	}
+	anHour := of.CPUs*price.CPUHour + of.GiB*price.GiBHour
+	for i, each := range price.Resources {
+		anHour += float64(amounts[i]) * each
+	}
+	return new(anHour * hours)
+}
+
 // Lookup remembers the prices of machines, for one question.
 type Lookup struct {
 	rules Rules

@@ -34,9 +34,11 @@ type Job struct {
 	RunID      *int64 `json:"runID,omitempty"`
 	// JobID is GitHub's word for the job in messages to runners; the number in the address of its page is another.
 	JobID string `json:"jobID,omitempty"`
-	// Attempt is known of lost jobs that were to be run again.
-	Attempt *int64 `json:"attempt,omitempty"`
-	Event   string `json:"event,omitempty"`
+	// JobNumber is that number, and Attempt the job's attempt of the workflow run, as far as GitHub has named them: with
+	// feedback.jobLinks, and of lost jobs that were to be run again.
+	JobNumber *int64 `json:"jobNumber,omitempty"`
+	Attempt   *int64 `json:"attempt,omitempty"`
+	Event     string `json:"event,omitempty"`
 
 	Queued      time.Time `json:"queued,omitzero"`
 	Assigned    time.Time `json:"assigned,omitzero"`
@@ -62,8 +64,11 @@ type Job struct {
 	// said anything.
 	Result    string `json:"result,omitempty"`
 	LostCause string `json:"lostCause,omitempty"`
-	// Rerun is the state of the lost job's rerun: Wanted, Asked, Done or GivenUp.
-	Rerun string `json:"rerun,omitempty"`
+	// Rerun is the state of the lost job's rerun: Wanted, Asked, Done or GivenUp. RerunReason says in one word why it was
+	// given up, and RerunAttempt is the attempt that has the job again.
+	Rerun        string `json:"rerun,omitempty"`
+	RerunReason  string `json:"rerunReason,omitempty"`
+	RerunAttempt *int64 `json:"rerunAttempt,omitempty"`
 
 	Node     string `json:"node,omitempty"`
 	NodeType string `json:"nodeType,omitempty"`

@@ -68,6 +68,9 @@ const (
 	WaitsLonger = "WaitsLonger"
 )
 
+// Changes are all of these words.
+var Changes = []string{Slower, FailsMore, WaitsLonger}
+
 // Change is something that was worse in the last seven days than in the 21 days before, by more than chance explains.
 type Change struct {
 	Group
@@ -88,9 +91,8 @@ type Change struct {
 // CompareChanges orders changes: by kind, and then those first whose jobs took, waited or failed most beyond what was
 // usual.
 func CompareChanges(a, b Change) int {
-	kinds := []string{Slower, FailsMore, WaitsLonger}
 	beyond := func(c *Change) float64 { return (c.After - c.Before) * float64(c.JobsAfter) }
-	return cmp.Or(cmp.Compare(slices.Index(kinds, a.What), slices.Index(kinds, b.What)), cmp.Compare(beyond(&b), beyond(&a)),
+	return cmp.Or(cmp.Compare(slices.Index(Changes, a.What), slices.Index(Changes, b.What)), cmp.Compare(beyond(&b), beyond(&a)),
 		cmp.Compare(a.Cluster+a.Namespace+a.Set, b.Cluster+b.Namespace+b.Set),
 		cmp.Compare(a.Repository+a.Workflow+a.Name+a.Event, b.Repository+b.Workflow+b.Name+b.Event))
 }

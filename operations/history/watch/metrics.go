@@ -9,6 +9,8 @@ type Metrics struct {
 	Pending, Written        prometheus.Gauge
 	// Of each budget: what a month may cost, what this one has, and of which share of its hours no price is known.
 	BudgetPerMonth, BudgetSpent, BudgetUnknown *prometheus.GaugeVec
+	// Changes are the numbers of jobs and scale sets that got worse, by how.
+	Changes *prometheus.GaugeVec
 }
 
 // NewMetrics returns the metrics, registered.
@@ -23,6 +25,11 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			"What the jobs cost that have finished in this calendar month (UTC), as far as a price is known."),
 		BudgetUnknown: budget("gha_history_budget_unknown_ratio",
 			"The share of the hours of these jobs that no rule of history.prices prices, from 0 to 1."),
+		Changes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gha_history_changes",
+			Help: "Jobs and scale sets that got worse in the last seven whole days (UTC) by more than chance explains: Slower, FailsMore " +
+				"or WaitsLonger. Up to six hours old.",
+		}, []string{"what"}),
 		Jobs: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gha_history_writes_total", Help: "Number of rows of jobs that were written to the ledger.",
 		}),
@@ -31,7 +38,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		TaskFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gha_history_task_failures_total",
-			Help: "Number of times that a task of the ledger has failed: write, sample, absent, add up, fold, expire or budget.",
+			Help: "Number of times that a task of the ledger has failed: write, sample, absent, add up, fold, expire, budget or changes.",
 		}, []string{"task"}),
 		Dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gha_history_dropped_total",
@@ -45,7 +52,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.Jobs, m.Failures, m.TaskFailures, m.Dropped, m.Pending, m.Written,
-		m.BudgetPerMonth, m.BudgetSpent, m.BudgetUnknown)
+		m.BudgetPerMonth, m.BudgetSpent, m.BudgetUnknown, m.Changes)
 	for _, task := range tasks {
 		m.TaskFailures.WithLabelValues(task) // so that it is there before the first failure
 	}

@@ -50,9 +50,10 @@ const (
 	taskFold   = "fold"
 	taskExpire = "expire"
 	taskBudget = "budget"
+	taskChange = "changes"
 )
 
-var tasks = []string{taskWrite, taskSample, taskAbsent, taskAddUp, taskFold, taskExpire, taskBudget}
+var tasks = []string{taskWrite, taskSample, taskAbsent, taskAddUp, taskFold, taskExpire, taskBudget, taskChange}
 
 // Cluster answers the recorder's questions about the objects that are watched.
 type Cluster interface {
@@ -125,6 +126,7 @@ func (r *Recorder) prepare() {
 			{Name: taskExpire, Every: expireInterval, Timeout: taskTimeout,
 				Do: r.expire},
 			{Name: taskBudget, Every: budgetInterval, Timeout: taskTimeout, Do: r.budgets},
+			{Name: taskChange, Every: changesInterval, Timeout: taskTimeout, Do: r.changes},
 		} {
 			r.tasks.Add(task)
 		}

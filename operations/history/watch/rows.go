@@ -38,8 +38,16 @@ func JobOf(cluster string, runner *v1alpha1.EphemeralRunner, pod *corev1.Pod, jo
 		RunID: known(status.WorkflowRunID), JobID: status.JobID, Event: status.Event,
 		Result: status.JobResult, LostCause: string(status.LostCause), Finished: utc(phases.Finished(status)),
 	}
-	if status.Rerun != nil {
-		job.Rerun, job.Attempt = string(status.Rerun.State), known(int64(status.Rerun.Attempt))
+	if rerun := status.Rerun; rerun != nil {
+		job.Rerun, job.RerunReason = string(rerun.State), string(rerun.Reason)
+		if rerun.State == v1alpha1.RerunDone {
+			job.RerunAttempt = known(int64(rerun.Attempt))
+		} else {
+			job.Attempt = known(int64(rerun.Attempt))
+		}
+	}
+	if job.JobNumber = known(status.JobNumber); job.JobNumber != nil && status.JobAttempt > 0 {
+		job.Attempt = known(int64(status.JobAttempt))
 	}
 	if p := phases.Of(runner, pod); p != nil {
 		job.Queued, job.Assigned, job.Registered = utc(p.Queued), utc(p.Assigned), utc(p.Registered)

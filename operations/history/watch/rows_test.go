@@ -83,6 +83,22 @@ func TestARowHasWhatRunnerAndPodSay(t *testing.T) {
 	}
 }
 
+// The attempt in which a job was lost is not the one that has it again, and GitHub's own word counts most.
+func TestARowTellsAttemptsApart(t *testing.T) {
+	runner, _ := lost()
+	runner.Status.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunDone, Attempt: 3}
+	got, _ := watch.JobOf("c", runner, nil)
+	if got.Attempt != nil || *got.RerunAttempt != 3 || got.JobNumber != nil {
+		t.Errorf("run again: %+v", got)
+	}
+	runner.Status.JobNumber, runner.Status.JobAttempt = 501, 2
+	runner.Status.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunGivenUp, Attempt: 3, Reason: v1alpha1.RerunNewerRun}
+	got, _ = watch.JobOf("c", runner, nil)
+	if *got.Attempt != 2 || got.RerunAttempt != nil || *got.JobNumber != 501 || got.RerunReason != "NewerRun" {
+		t.Errorf("given up: %+v", got)
+	}
+}
+
 // TestAJobEndsWhenGitHubSays, and not when the listener, which was away for five minutes, heard of it.
 func TestAJobEndsWhenGitHubSays(t *testing.T) {
 	runner, pod := lost()

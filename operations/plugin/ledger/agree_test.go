@@ -123,7 +123,7 @@ func TestAllSurfacesAgree(t *testing.T) {
 	}
 	shown := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(string(body(t, pages.URL+"/set?cluster=c&namespace=n&set=s")), " ")
 	for _, words := range []string{fmt.Sprintf("Half of the %d jobs", want.jobs), fmt.Sprintf("%.0f s", want.limited),
-		"MaxRunnersReached at 3", "GitHub keeps 6 jobs", "gave up"} {
+		"at maxRunners (3)", "GitHub keeps 6 jobs", "gave up"} {
 		if !strings.Contains(strings.Join(strings.Fields(shown), " "), words) {
 			t.Errorf("the page lacks %q", words)
 		}

@@ -199,8 +199,8 @@ func TestWaitsForPeople(t *testing.T) {
 	const want = `How long jobs waited that have finished since 24h ago, from the ledger at LEDGER:
 
 PHASE     JOBS   MEAN    P50    P95  WHOSE TIME IT IS
-limited     20    10s    20s    25s  the scale set's own limit: MaxRunnersReached at 3
-limited      2     2s    40s    40s  the scale set's own limit: QuotaExceeded
+limited     20    10s    20s    25s  the scale set's own limit: at maxRunners (3)
+limited      2     2s    40s    40s  the scale set's own limit: quota used up
 assigned    40     3s     2s     5s  GitHub, until it gave the job to the scale set
 placed      38  1m30s  1m00s  5m00s  the cluster, until a node had room
 all         40  1m45s  1m10s  5m10s  in all

@@ -23,10 +23,10 @@ func waitTable(by string, waits []ledger.Wait) *table[ledger.Wait] {
 		_, of := meaning.OfPhase(w.Phase)
 		text := cmp.Or(of.Whose, "in all")
 		if w.LimitedReason != "" {
-			text += ": " + w.LimitedReason
+			text += ": " + meaning.For(w.LimitedReason).InFewWords()
 		}
 		if w.LimitNumber != nil {
-			text += " at " + strconv.FormatInt(*w.LimitNumber, 10)
+			text += " (" + strconv.FormatInt(*w.LimitNumber, 10) + ")"
 		}
 		return text
 	}

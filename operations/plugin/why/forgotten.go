@@ -124,7 +124,7 @@ func (g *gathering) record(job *ledger.Job) {
 func recall(job *ledger.Job, where string, now time.Time) Story {
 	story := Story{
 		From:  "from the ledger at " + where + ": the cluster has forgotten the runner",
-		State: Running, Namespace: job.Namespace, ScaleSet: job.Set, Runner: job.Runner, Node: job.Node,
+		State: Running, knowsRerun: true, Namespace: job.Namespace, ScaleSet: job.Set, Runner: job.Runner, Node: job.Node,
 		Job:    Job{job.Name, job.JobID, job.Repository, job.Workflow, ptr.Deref(job.RunID, 0), job.Event},
 		Result: job.Result, FinishedAt: job.Finished, Usage: usageOf(job),
 	}
@@ -147,7 +147,8 @@ func recall(job *ledger.Job, where string, now time.Time) Story {
 		story.State = Starting
 	}
 	if job.Rerun != "" {
-		story.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunState(job.Rerun), Attempt: int(ptr.Deref(job.Attempt, 0))}
+		story.Rerun = &v1alpha1.RerunStatus{State: v1alpha1.RerunState(job.Rerun), Reason: v1alpha1.RerunReason(job.RerunReason),
+			Attempt: int(ptr.Deref(cmp.Or(job.RerunAttempt, job.Attempt), 0))}
 	}
 	story.setPhases(job.Reached(), limitOf(job), now)
 	if job.Ending == rows.EndingGaveUp { // no runner was created at its end

@@ -38,7 +38,7 @@ func TestTheJobsThatWaitLongest(t *testing.T) {
 	if err != nil && !errors.Is(err, finding.ErrProblems) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"STATE", "MaxRunnersReached", "acme/app: shard 0\n", "acme/app: shard 19\n", "5 more wait",
+	for _, want := range []string{"STATE", "at maxRunners", "MaxRunnersReached", "acme/app: shard 0\n", "acme/app: shard 19\n", "5 more wait",
 		"ci.yml@refs/heads/topic", "GitHub keeps 7 jobs because scale set runners/linux is limited by MaxRunnersReached"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing:\n%s", want, said)
@@ -47,5 +47,24 @@ func TestTheJobsThatWaitLongest(t *testing.T) {
 	if strings.Contains(said, "has a runner") || strings.Contains(said, "shard 20") ||
 		strings.Index(said, "shard 1\n") > strings.Index(said, "shard 2\n") {
 		t.Errorf("said:\n%s", said)
+	}
+}
+
+// Of a matrix whose jobs have one name a table comes first, which tells them apart.
+func TestAMatrixIsATableFirst(t *testing.T) {
+	var waits []v1alpha1.WaitingJob
+	for i, id := range []string{"0b0bd3c5-1", "7f00aa12-2"} {
+		waits = append(waits, v1alpha1.WaitingJob{Repository: "acme/app", RunID: 41, JobID: id, Name: "e2e", AssignedAt: *after(i)})
+	}
+	var text bytes.Buffer
+	err := Run(context.Background(), server(nil, scaleSet(20, 20, waits...)...), "41", Options{Everywhere: true, Format: output.Text}, &text)
+	if err != nil && !errors.Is(err, finding.ErrProblems) {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(text.String(), "\n\n")
+	for _, want := range []string{"acme/app: e2e, job 0b0bd3c5\n", "acme/app: e2e, job 7f00aa12"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is missing in the table:\n%s", want, text.String())
+		}
 	}
 }

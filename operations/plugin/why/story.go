@@ -54,7 +54,7 @@ type Story struct {
 	// From names the ledger that knows a job which the cluster has forgotten; empty for what the cluster knows.
 	From string `json:"known,omitempty"`
 	Job  Job    `json:"job,omitzero"`
-	// Page is the address of the workflow run on GitHub.
+	// Page is the address of the job's log on GitHub or, if that is not known, of its workflow run.
 	Page string `json:"page,omitempty"`
 	// The runner's container was on Node, and ran Image.
 	Node  string `json:"node,omitempty"`
@@ -80,6 +80,8 @@ type Story struct {
 
 	// acts is set if somebody has to act, or had to: a lost job does not come back by itself.
 	acts bool
+	// knowsRerun is set if it is known whether a lost job is run again: a pod doesn't say it.
+	knowsRerun bool
 }
 
 // Job is the job of a story, as far as it is known.
@@ -176,7 +178,7 @@ func tell(f *fact, now time.Time) Story {
 		story.Job = Job{status.JobDisplayName, status.JobID, status.JobRepositoryName, status.JobWorkflowRef,
 			status.WorkflowRunID, status.Event}
 		story.Result, story.Rerun, reached = status.JobResult, status.Rerun, phases.Of(f.runner, f.pod)
-		story.Page = pageOf(f.runner)
+		story.Page, story.knowsRerun = pageOf(f.runner), true
 		if at := phases.Finished(status); at != nil {
 			story.FinishedAt = at.Time
 		}
@@ -201,15 +203,19 @@ func tell(f *fact, now time.Time) Story {
 // repository matches OWNER/REPO.
 var repository = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 
-// pageOf returns the address of the run of a runner's job, "" if it can't be known.
+// pageOf returns the address of the log of a runner's job or, if GitHub has not named that, of its run; "" if it can't be
+// known.
 func pageOf(runner *v1alpha1.EphemeralRunner) string {
 	config, err := actions.ParseConfigURL(runner.Spec.GitHubConfigUrl)
 	status := &runner.Status
 	if err != nil || status.WorkflowRunID <= 0 || !repository.MatchString(status.JobRepositoryName) {
 		return ""
 	}
-	page := url.URL{Scheme: config.URL.Scheme, Host: config.URL.Host,
-		Path: fmt.Sprintf("/%s/actions/runs/%d", status.JobRepositoryName, status.WorkflowRunID)}
+	path := fmt.Sprintf("/%s/actions/runs/%d", status.JobRepositoryName, status.WorkflowRunID)
+	if status.JobNumber > 0 {
+		path += fmt.Sprintf("/job/%d", status.JobNumber)
+	}
+	page := url.URL{Scheme: config.URL.Scheme, Host: config.URL.Host, Path: path}
 	return page.String()
 }
 
@@ -336,22 +342,28 @@ func (s *Story) setSteps(f *fact) {
 	}
 }
 
-// afterLoss returns the steps that concern the rerun of a lost job.
-func (s *Story) afterLoss() []Step {
-	again := "run the job again from the page of the workflow run"
+// rerun returns what is said of a lost job's rerun.
+func (s *Story) rerun() meaning.Rerun {
 	if s.Rerun == nil {
-		return []Step{{author, again}}
+		return meaning.OfRerun("", "")
 	}
-	switch s.Rerun.State {
-	case v1alpha1.RerunDone:
+	return meaning.OfRerun(s.Rerun.State, s.Rerun.Reason)
+}
+
+// afterLoss returns the steps that concern the rerun of a lost job.
+func (s *Story) afterLoss() (steps []Step) {
+	again := Step{author, "run the job again from the page of the workflow run"}
+	switch said := s.rerun(); {
+	case s.Rerun != nil && s.Rerun.State == v1alpha1.RerunDone:
 		return []Step{{meaning.Nobody.String(), fmt.Sprintf("it runs again in attempt %d of the workflow run",
 			s.Rerun.Attempt)}}
-	case v1alpha1.RerunGivenUp:
-		return []Step{{author, again + "; it is not run again by itself: " +
-			cmp.Or(s.Rerun.Message, "that was given up")}}
+	case s.Rerun != nil && s.Rerun.State != v1alpha1.RerunGivenUp:
+		return []Step{{meaning.Nobody.String(), "it is run again when the workflow run has ended, unless its author does " +
+			"that or cancels the run"}}
+	case said.Advice != "" && s.knowsRerun:
+		return []Step{again, {said.Actor.String(), "to have the next one run again by itself, " + said.Advice}}
 	}
-	return []Step{{meaning.Nobody.String(), "it is run again when the workflow run has ended, unless its author does " +
-		"that or cancels the run"}}
+	return []Step{again}
 }
 
 // toldEvents Events are told at most: those of the last pods.

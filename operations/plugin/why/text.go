@@ -10,6 +10,7 @@ import (
 
 	"github.com/harrier-ci/harrier/internal/meaning"
 	"github.com/harrier-ci/harrier/internal/output"
+	"github.com/harrier-ci/harrier/operations/history/rows"
 )
 
 // forPeople returns the stories as text, after a table of them if there are several.
@@ -37,14 +38,20 @@ func table(stories []Story) string {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "STATE\tWAITED\tRUN\tSCALE SET\tWHY\tJOB")
+	ids := rows.Apart(len(stories), func(i int) rows.Named {
+		return rows.Named{Run: stories[i].Job.Run, Name: stories[i].Job.Name, ID: stories[i].Job.ID}
+	})
 	for i := range stories {
 		s := &stories[i]
 		job := s.Job.Name
+		if ids[i] != "" {
+			job += ", job " + ids[i]
+		}
 		if s.Job.Repository != "" {
 			job = s.Job.Repository + ": " + job
 		}
 		fmt.Fprintf(columns, "%s\t%s\t%d\t%s/%s\t%s\t%s\n", s.State, output.Duration(time.Duration(s.WaitSeconds)*time.Second),
-			s.Job.Run, s.Namespace, s.ScaleSet, cmp.Or(output.Clean(s.Reason), "-"), output.Clean(job))
+			s.Job.Run, s.Namespace, s.ScaleSet, output.Clean(meaning.For(s.Reason).InFewWords()), output.Clean(job))
 	}
 	_ = columns.Flush() // into memory
 	return text.String()
@@ -100,8 +107,8 @@ func (s *Story) write(to io.Writer) {
 	if s.Reason != "" {
 		line("Cause", "%s: %s", s.Reason, cmp.Or(s.Message, "no message"))
 	}
-	if s.Rerun != nil {
-		line("Run again", "%s%s %s", s.Rerun.State, dated(" since ", s.Rerun.Since.Time), s.Rerun.Message)
+	if s.State == Lost && s.knowsRerun {
+		line("Run again", "%s%s", s.rerun().Sentence, s.decided())
 	}
 	for _, step := range s.Next {
 		line("Next", "%s: %s", step.Who, step.Do)
@@ -175,6 +182,18 @@ func (l *Limit) String() string {
 		return l.Reason + ": " + l.Message
 	}
 	return l.Reason
+}
+
+// decided returns what was decided about a lost job's rerun and when, nothing if nothing was.
+func (s *Story) decided() string {
+	if s.Rerun == nil {
+		return ""
+	}
+	said := fmt.Sprintf(" (%s%s", s.Rerun.State, dated(" since ", s.Rerun.Since.Time))
+	if s.Rerun.Message != "" {
+		said += ": " + s.Rerun.Message
+	}
+	return said + ")"
 }
 
 // dated returns a time with a word before it, nothing if nobody knows it.

@@ -205,8 +205,15 @@ func TestStories(t *testing.T) {
 				"whoever installs the scale set: to lose no more jobs so, raise the memory limit"}},
 		"it is not run again": {[]client.Object{runnerWith(lost("Evicted", "",
 			&v1alpha1.RerunStatus{State: "GivenUp", Since: *after(200), Message: "somebody cancelled the run"}))}, Lost, true,
-			[]string{"the job's author: run the job again from the page of the workflow run; it is not run again by " +
-				"itself: somebody cancelled the run"}},
+			[]string{"the job's author: run the job again from the page of the workflow run", "It is not run again by itself",
+				"somebody cancelled the run)"}},
+		"a newer run came": {[]client.Object{runnerWith(lost("Evicted", "",
+			&v1alpha1.RerunStatus{State: "GivenUp", Reason: v1alpha1.RerunNewerRun, Since: *after(200)}))}, Lost, true,
+			[]string{"It is not run again by itself: there is a newer run of the same workflow, branch and event"}},
+		"nobody wanted reruns": {[]client.Object{runnerWith(lost("Evicted", "", nil))}, Lost, true,
+			[]string{"Nobody has asked GitHub to run it again", "to have the next one run again by itself, set feedback.rerunLostJobs"}},
+		"GitHub has named its log": {[]client.Object{runnerWith(func(r *v1alpha1.EphemeralRunner) { r.Status.JobNumber = 501 })}, Running, false,
+			[]string{"https://github.com/acme/app/actions/runs/1234567890/job/501"}},
 		"it waits for the maximum": {scaleSet(4, 4, waits), Waiting, false, []string{
 			"waits for a runner", "MaxRunnersReached: maxRunners of 4 is reached",
 			"whoever installs the scale set: raise maxRunners", "runners/linux",

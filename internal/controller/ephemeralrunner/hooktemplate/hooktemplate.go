@@ -10,7 +10,9 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +30,8 @@ const (
 	// his own, the container runtime could create no directory.
 	directory = "/harrier-hook-template"
 	file      = "template.yaml"
+	// jobContainer stands for the container of the job in a template.
+	jobContainer = "$job"
 	// maxSources limits what is read for one runner. A runner with more of them gets no template: any of these may
 	// name one.
 	maxSources = 8
@@ -84,12 +88,23 @@ func mayName(ctx context.Context, reader client.Reader, namespace string, source
 	return has || err != nil
 }
 
-// Add adds a template with these labels and annotations to a pod that needs one.
-func Add(pod *corev1.Pod, labels, annotations map[string]string) {
-	// What is marshalled has strings only, so it can't fail. To the hooks, which read YAML, it is YAML.
-	template, _ := json.Marshal(map[string]any{
-		"metadata": v1alpha1.ResourceMeta{Labels: labels, Annotations: annotations},
-	})
+// Add adds a template with these labels and annotations to a pod that needs one. With a grace period the pods of its job
+// outlive their runner's notice: the job's container gets SIGTERM only after that, and hooks delete it without waiting.
+// The names of service containers can't be known here.
+func Add(pod *corev1.Pod, labels, annotations map[string]string, grace time.Duration) {
+	content := map[string]any{"metadata": v1alpha1.ResourceMeta{Labels: labels, Annotations: annotations}}
+	if grace >= time.Second {
+		// Not the action sleep: the client of older hooks would drop it, and leave a hook without an action.
+		wait := map[string]any{"exec": map[string]any{"command": []string{"sleep",
+			strconv.FormatInt(int64(grace/time.Second), 10)}}}
+		content["spec"] = map[string]any{
+			"terminationGracePeriodSeconds": kube.GraceSeconds(grace),
+			"containers": []any{map[string]any{"name": jobContainer,
+				"lifecycle": map[string]any{"preStop": wait}}},
+		}
+	}
+	// What is marshalled has strings and numbers only, so it can't fail. To the hooks, which read YAML, it is YAML.
+	template, _ := json.Marshal(content)
 	pod.Annotations[v1alpha1.AnnotationHookTemplate] = string(template)
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
 		DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{

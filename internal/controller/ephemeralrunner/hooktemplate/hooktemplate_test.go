@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -149,7 +150,7 @@ func TestTheFileOfATemplate(t *testing.T) {
 	}
 	for i, pod := range []*corev1.Pod{newPod(restricted), newPod(restricted, mounts("/home/runner/k8s"))} {
 		pod.Namespace, pod.Name = namespace.Name, fmt.Sprint("runner-", i)
-		hooktemplate.Add(pod, map[string]string{"a": "b"}, map[string]string{"c": "\"d: e\"\n"})
+		hooktemplate.Add(pod, map[string]string{"a": "b"}, map[string]string{"c": "\"d: e\"\n"}, 0)
 		mounted := len(pod.Spec.Containers[1].VolumeMounts)
 		if err := cluster.Client().Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
@@ -176,6 +177,24 @@ func TestTheFileOfATemplate(t *testing.T) {
 		}
 		if len(pod.Spec.Containers[0].VolumeMounts)+len(pod.Spec.Containers[0].Env) > 1 { // the API server adds a token
 			t.Errorf("another container has it, too: %+v", pod.Spec.Containers[0])
+		}
+	}
+}
+
+// With a grace period for jobs the job's container is told to end only after it, and its pod has time for that.
+func TestTheTemplateOutlivesANotice(t *testing.T) {
+	pod := newPod()
+	hooktemplate.Add(pod, nil, nil, 110*time.Second)
+	for _, annotation := range pod.Annotations {
+		var got corev1.PodTemplateSpec
+		if err := json.Unmarshal([]byte(annotation), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(120)), Containers: []corev1.Container{{Name: "$job",
+			Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{
+				Command: []string{"sleep", "110"}}}}}}}
+		if diff := cmp.Diff(want, got.Spec); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

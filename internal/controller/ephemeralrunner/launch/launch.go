@@ -79,6 +79,8 @@ type Options struct {
 	SeeVersion func(runner *v1alpha1.EphemeralRunner, version string)
 	// Protection may be nil: then new pods have none.
 	Protection Protection
+	// Avoided returns the nodes to which no new pod may go, although the scheduler would send it there. It may be nil.
+	Avoided func() []string
 }
 
 // Protection keeps a new pod from being evicted until it is known whether it gets a job at once.
@@ -172,6 +174,9 @@ func (l *Launcher) createProtected(
 ) error {
 	plain := func() *corev1.Pod {
 		pod := newPod(runner, registered.id, l.options.Version)
+		if l.options.Avoided != nil {
+			avoid(&pod.Spec, l.options.Avoided())
+		}
 		pod.Annotations[v1alpha1.AnnotationPhases] = phases.Text(&v1alpha1.RunnerPhases{
 			Created: &runner.CreationTimestamp, Registered: new(metav1.NewTime(registered.at)),
 		})

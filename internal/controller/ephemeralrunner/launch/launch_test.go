@@ -46,7 +46,11 @@ func TestNewPod(t *testing.T) {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{
-				{Name: "dind", Image: "docker:dind", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule}},
+				{Name: "dind", Image: "docker:dind", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{anyRule}, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError, Env: []corev1.EnvVar{
+					fromSecret("http_proxy", "proxy", "http_proxy"),
+					fromSecret("https_proxy", "proxy", "https_proxy"),
+					fromSecret("no_proxy", "proxy", "no_proxy"),
+				}},
 				{Name: v1alpha1.RunnerContainerName, Image: "runner:1", WorkingDir: "/work", Env: []corev1.EnvVar{
 					{Name: "MINE", Value: "1"},
 					fromSecret("ACTIONS_RUNNER_INPUT_JITCONFIG", name, "jitToken"),

@@ -58,6 +58,10 @@ func newPod(runner *v1alpha1.EphemeralRunner, id int, version string) *corev1.Po
 	if container := kube.Container(&pod.Spec, v1alpha1.RunnerContainerName); container != nil {
 		container.Env = append(container.Env, runnerEnv(runner, version)...)
 	}
+	completeDaemons(&pod.Spec, proxyEnv(runner))
+	if grace := runner.Spec.JobGracePeriod; grace != nil {
+		kube.GiveJobGrace(&pod.Spec, grace.Duration, pullsImages)
+	}
 	return pod
 }
 
@@ -85,27 +89,14 @@ func startOnce(spec *corev1.PodSpec) {
 }
 
 // runnerEnv returns the variables that are added to the user's own environment of the runner container. No other
-// container gets it, because the JIT config is a credential.
+// container gets all of them, because the JIT config is a credential.
 func runnerEnv(runner *v1alpha1.EphemeralRunner, version string) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		fromSecret(envJITConfig, runner.Name, secretKeyJITConfig),
 		{Name: envUserAgent, Value: "actions-runner-controller/" + version},
 		{Name: envReturnOutdatedCode, Value: "1"},
 	}
-	proxy, secret := runner.Spec.Proxy, runner.Spec.ProxySecretRef
-	if proxy == nil || secret == "" {
-		return env
-	}
-	if proxy.HTTP != nil {
-		env = append(env, fromSecret("http_proxy", secret, "http_proxy"))
-	}
-	if proxy.HTTPS != nil {
-		env = append(env, fromSecret("https_proxy", secret, "https_proxy"))
-	}
-	if len(proxy.NoProxy) > 0 {
-		env = append(env, fromSecret("no_proxy", secret, "no_proxy"))
-	}
-	return env
+	return append(env, proxyEnv(runner)...)
 }
 
 func fromSecret(name, secret, key string) corev1.EnvVar {

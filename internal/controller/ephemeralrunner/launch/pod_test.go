@@ -139,3 +139,41 @@ func TestProxiesOfTheRunner(t *testing.T) {
 		}
 	}
 }
+
+// A daemon that pulls the images of jobs needs the proxy as much as the runner, with its password, from the same Secret.
+// Others get none, and what a container says itself stays.
+func TestProxiesOfDaemons(t *testing.T) {
+	server := &v1alpha1.ProxyServerConfig{Url: "http://proxy", CredentialSecretRef: "password"}
+	runner := newRunner()
+	runner.Spec.Proxy = &v1alpha1.ProxyConfig{HTTP: server, HTTPS: server, NoProxy: []string{"x"}}
+	runner.Spec.ProxySecretRef = "set-proxy"
+	runner.Spec.PodSpec.InitContainers = []corev1.Container{{Name: "dind", Image: "docker:dind"}, {Name: "init", Image: "cp"}}
+	runner.Spec.PodSpec.Containers = append(runner.Spec.PodSpec.Containers,
+		corev1.Container{Name: "builder", Image: "registry.example.com:5000/moby/buildkit:v0.20@sha256:0"},
+		corev1.Container{Name: "buildkitd", Image: "mine", Env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://other"}}},
+		corev1.Container{Name: "shipper", Image: "docker.example.com/shipper"})
+	spec := launch.SamplePod(runner, "dev").Spec
+	for name, want := range map[string]string{"dind": "http_proxy https_proxy no_proxy", "init": "",
+		"builder": "http_proxy https_proxy no_proxy", "buildkitd": "HTTPS_PROXY http_proxy no_proxy", "shipper": ""} {
+		var names []string
+		for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+			for _, container := range containers {
+				for _, variable := range container.Env {
+					if container.Name != name {
+						continue
+					}
+					names = append(names, variable.Name)
+					if from := variable.ValueFrom; from != nil && from.SecretKeyRef.Name != "set-proxy" {
+						t.Errorf("%s: %s comes from %+v", name, variable.Name, from)
+					}
+				}
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if len(runner.Spec.PodSpec.InitContainers[0].Env) != 0 {
+		t.Error("the runner's own spec has changed")
+	}
+}

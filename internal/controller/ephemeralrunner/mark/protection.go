@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
@@ -48,7 +50,7 @@ func (m *Marker) Protect(ctx context.Context, set *v1alpha1.AutoscalingRunnerSet
 			v1alpha1.LabelScaleSetName:      pod.Labels[v1alpha1.LabelScaleSetName],
 			v1alpha1.LabelScaleSetNamespace: pod.Labels[v1alpha1.LabelScaleSetNamespace],
 			v1alpha1.LabelRunnerBusy:        v1alpha1.RunnerBusy,
-		}, annotations)
+		}, annotations, ptr.Deref(set.Spec.JobGracePeriod, metav1.Duration{}).Duration)
 	}
 	return true
 }

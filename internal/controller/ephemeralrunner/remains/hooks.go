@@ -17,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/apiaccess"
+	"github.com/harrier-ci/harrier/internal/controller/ephemeralrunner/rules"
 	"github.com/harrier-ci/harrier/internal/kube"
 	"github.com/harrier-ci/harrier/internal/kube/report"
 )
@@ -129,6 +131,9 @@ func (r *Remover) deleteLabelled(
 		if err := kube.ForEach(ctx, labelledAtOnce, list.Items,
 			func(ctx context.Context, found metav1.PartialObjectMetadata) error {
 				found.SetGroupVersionKind(kind)
+				if kind.Kind == "Pod" {
+					return r.deletePod(ctx, &found, rules.SidecarSeconds(&runner.Spec.RunnerTimeouts))
+				}
 				err := r.options.Client.Delete(ctx, &found,
 					client.PropagationPolicy(metav1.DeletePropagationBackground))
 				return client.IgnoreNotFound(err)
@@ -140,4 +145,18 @@ func (r *Remover) deleteLabelled(
 		}
 	}
 	return errTooManyLabelled
+}
+
+// deletePod deletes a pod of container hooks, which gets its own grace period, and limit seconds at most: its runner has
+// ended, and what runs in it may ignore SIGTERM. A grace period that is given with a deletion would also replace a
+// shorter one; given to a pod that is being deleted, it only shortens.
+func (r *Remover) deletePod(ctx context.Context, pod *metav1.PartialObjectMetadata, limit int64) error {
+	if pod.DeletionTimestamp == nil {
+		if err := r.options.Client.Delete(ctx, pod); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	} else if ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= limit {
+		return nil
+	}
+	return client.IgnoreNotFound(r.options.Client.Delete(ctx, pod, client.GracePeriodSeconds(limit)))
 }

@@ -1,6 +1,6 @@
 // Package authors tells the authors of jobs on GitHub what becomes of them, and has lost jobs run again: check runs about
-// jobs that wait or were lost (checks.go), and reruns (reruns.go), if the scale set's user wants that. What is said and
-// decided is in internal/feedback; here is what is remembered of a set, when GitHub is asked, and what is written down.
+// jobs that wait or were lost (checks.go), and reruns (reruns.go), if the scale set's user wants that; and finds out where
+// GitHub has the logs of jobs (links.go). What is said and decided is in internal/feedback; here is what is remembered of a set, when GitHub is asked, and what is written down.
 package authors
 
 import (
@@ -52,6 +52,7 @@ type Authors struct {
 type memory struct {
 	checkMemory
 	rerunMemory
+	linkMemory
 	permissions feedback.Permissions
 }
 

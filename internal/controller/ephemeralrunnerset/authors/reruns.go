@@ -75,7 +75,7 @@ func (a *Authors) Rerun(ctx context.Context, p *pass.Pass) error {
 	slices.SortStableFunc(undecided, func(a, b *feedback.Lost) int { return a.At.Compare(b.At) })
 	m.waiting = len(undecided)
 	rerunsWaiting.WithLabelValues(p.ScaleSet.Name, p.ScaleSet.Namespace).Set(float64(m.waiting))
-	if given := append(feedback.GiveUp(dropped, errRunnerDeleted), policy.Screen(undecided, p.Now)...); len(given) > 0 {
+	if given := append(feedback.GiveUp(dropped, v1alpha1.RerunRunnerDeleted, errRunnerDeleted), policy.Screen(undecided, p.Now)...); len(given) > 0 {
 		return a.writeVerdicts(ctx, p, m, given) // the watch brings the next pass
 	}
 	m.noteVisits()
@@ -112,7 +112,7 @@ func (a *Authors) rerunIn(
 		if feedback.LacksPermission(call.Err) {
 			m.permissions.NoteRerun(call.Err.Error(), call.Finished)
 		}
-		verdicts = feedback.GiveUp(lost, call.Err)
+		verdicts = feedback.GiveUp(lost, feedback.WhyGivenUp(call.Err), call.Err)
 	case call.Err == nil:
 		verdicts = policy.Decide(lost, beside, call.Result, p.Now)
 	}
@@ -249,9 +249,10 @@ func (a *Authors) writeVerdicts(ctx context.Context, p *pass.Pass, m *memory, ve
 		}
 		before := runner.DeepCopy()
 		runner.Status.Rerun = &v1alpha1.RerunStatus{
-			State: v.State, Attempt: v.Attempt, Since: metav1.NewTime(p.Now), Message: report.Truncate(v.Message, 1000),
-			Consequences: v.Consequences,
+			State: v.State, Attempt: v.Attempt, Since: metav1.NewTime(p.Now), Reason: v.Reason,
+			Message: report.Truncate(v.Message, 1000), Consequences: v.Consequences,
 		}
+		noteLog(&runner.Status, v.On)
 		if err := a.recordRerun(ctx, p, runner); err != nil {
 			return err
 		}
@@ -264,7 +265,7 @@ func (a *Authors) writeVerdicts(ctx context.Context, p *pass.Pass, m *memory, ve
 		}
 		if v.State == v1alpha1.RerunDone || v.State == v1alpha1.RerunGivenUp {
 			result := string(v.State)
-			if v.Overtaken && v.State == v1alpha1.RerunGivenUp {
+			if v.Reason == v1alpha1.RerunNewerRun {
 				result = resultNewerRun
 			}
 			jobsRerun.WithLabelValues(p.ScaleSet.Name, p.ScaleSet.Namespace, result).Inc()

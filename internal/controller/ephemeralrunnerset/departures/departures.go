@@ -4,6 +4,7 @@ package departures
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -134,6 +135,27 @@ func (d *Departures) Of(namespace string, runners []*roster.Runner) map[types.UI
 		}
 	}
 	return found
+}
+
+// Signs returns the signs of a node, 0 if it has none or is not known.
+func (d *Departures) Signs(node string) nodes.Signs {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leaving[node].Signs
+}
+
+// Unmarked returns the names of the nodes, at most that many, that are about to go away although the scheduler doesn't
+// know it.
+func (d *Departures) Unmarked(most int) (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, departure := range d.leaving {
+		if departure.Signs.Unmarked() && len(names) < most {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Moves reports whether the runner has to leave the node. It stays if a runner in its place might come to the same

@@ -67,3 +67,20 @@ func TestDeparturesForgetWhatIsGone(t *testing.T) {
 		d.NodeEvents(wake).OnDelete(node)
 	})
 }
+
+// Of the nodes that go away those are named that the scheduler still sends pods to, and no more than asked for.
+func TestNodesThatTheSchedulerDoesNotKnowOf(t *testing.T) {
+	d := departures.New()
+	handler := d.NodeEvents(func(types.NamespacedName) {})
+	handler.OnAdd(cordoned("cordoned"), false)
+	for _, name := range []string{"b", "a", "c"} {
+		handler.OnAdd(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: "PreemptionScheduled", Status: corev1.ConditionTrue}}}}, false)
+	}
+	if got := fmt.Sprint(d.Unmarked(9), len(d.Unmarked(2))); got != "[a b c] 2" {
+		t.Errorf("unmarked are %s", got)
+	}
+	if got := d.Signs("a").String(); got != "has the condition PreemptionScheduled" || d.Signs("other") != 0 {
+		t.Errorf("a %s, other %s", got, d.Signs("other"))
+	}
+}

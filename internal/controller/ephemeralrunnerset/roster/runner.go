@@ -40,6 +40,9 @@ type Runner struct {
 	FailedAt   time.Time      // the time of its failure, after which it is not tried again, zero if it is not known
 	LostJob    *feedback.Lost // nil if no job was lost
 
+	Run    int64 // number of its job's workflow run on GitHub, 0 if that is not known
+	Linked bool  // GitHub has said where the job's log is
+
 	Template        string // hash of the spec that it was created from, empty if not known
 	Reason, Message string
 
@@ -128,6 +131,8 @@ func Of(object *v1alpha1.EphemeralRunner) Runner {
 		Completed:      status.JobCompleted(),
 		proxied:        object.Spec.ProxySecretRef != "",
 		JobPatchID:     status.JobPatchID,
+		Run:            max(0, status.WorkflowRunID),
+		Linked:         status.JobNumber > 0,
 		FailedAt:       failedAt,
 		Template:       object.Annotations[v1alpha1.AnnotationRunnerSpecHash],
 		Pinned:         object.Spec.PodSpec.NodeName != "",

@@ -25,6 +25,12 @@ var Spans = []int64{Hour, Day, week, 4 * week}
 // OfSets is the span of the periods in which all jobs of a scale set are added up together.
 func OfSets(span int64) int64 { return -span }
 
+// OfWorkflows is the span of the periods in which all jobs of each workflow of a scale set are added up together.
+func OfWorkflows(span int64) int64 { return -span - 1 }
+
+// OfKinds is the span of the periods in which each kind of jobs is added up.
+func OfKinds(span int64) int64 { return span }
+
 // Part is a time that is read from periods of one span: of those that begin at From or later, and before To.
 type Part struct{ Span, From, To int64 }
 

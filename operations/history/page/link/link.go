@@ -83,6 +83,15 @@ func ToRun(github, repository string, run, attempt *int64) string {
 	return address
 }
 
+// ToLog leads to the log of a job of a run on GitHub, and is empty if its address is not known.
+func ToLog(github, repository string, run, job *int64) string {
+	address := ToRun(github, repository, run, nil)
+	if address == "" || job == nil {
+		return ""
+	}
+	return address + "/job/" + strconv.FormatInt(*job, 10)
+}
+
 // objectName matches texts that need no quotes in a shell: names of Kubernetes' objects, and GitHub's ids of jobs.
 var objectName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?$`)
 

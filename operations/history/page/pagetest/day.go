@@ -195,10 +195,12 @@ func attempts(now time.Time) []ledger.Job {
 	lost.RunnerUID, lost.Runner, lost.Name, lost.RunID = Lost, "linux-lost1", "deploy", new(int64(19_123_456_789))
 	lost.Repository, lost.Workflow = "acme/api", "acme/api/.github/workflows/release.yaml"
 	lost.Finished, lost.Result, lost.LostCause = now.Add(-41*time.Minute), "failed", "NodeLost"
-	lost.Rerun, lost.Attempt = "Done", new(int64(1))
+	lost.Rerun, lost.Attempt, lost.RerunAttempt, lost.JobNumber = "Done", new(int64(1)), new(int64(2)), new(int64(55_123_456_001))
+	lost.NodeLabels = "kubernetes.io/arch=amd64,node.kubernetes.io/instance-type=m7i.4xlarge,karpenter.sh/capacity-type=spot"
 	again := sets[0].job(9002, now.Add(-38*time.Minute), now, random)
 	again.RunnerUID, again.Runner, again.Name, again.RunID = Again, "linux-again", lost.Name, lost.RunID
 	again.Repository, again.Workflow = lost.Repository, lost.Workflow
+	again.JobNumber, again.Attempt = new(int64(55_123_456_002)), new(int64(2))
 	again.Finished, again.Result, again.LostCause, again.Rerun = now.Add(-27*time.Minute), "succeeded", "", ""
 	harmful := sets[0].job(9003, now.Add(-20*time.Minute), now, random)
 	harmful.RunnerUID, harmful.Name, harmful.Repository, harmful.Workflow = Harmful, Hostile, Hostile, Hostile

@@ -283,8 +283,9 @@ type Part struct {
 	Number int
 	Class  string
 	meaning.Phase
-	// Limit names the limit at which the scale set was, and its number, for the part that is about that.
-	Limit string
+	// Limit says in few words at which limit the scale set was, with its number, for the part that is about that; Reason
+	// is the word that programs know it by.
+	Limit, Reason string
 	// Took is its length or, of many jobs, their mean; half of them waited for Half at most, and 95 of 100 for Most.
 	Took, Half, Most time.Duration
 	Until            time.Time
@@ -299,7 +300,7 @@ func PartsOf(job *ledger.Job) (parts []Part) {
 		_, phase := meaning.OfPhase(wait.Phase)
 		part := Part{Phase: phase, Took: wait.Took, Until: until[wait.Phase]}
 		if wait.Phase == phases.Limited {
-			part.Limit = words.Limit(job.LimitedReason, job.LimitNumber)
+			part.Limit, part.Reason = words.Limit(job.LimitedReason, job.LimitNumber), job.LimitedReason
 		}
 		parts = append(parts, part)
 	}
@@ -328,7 +329,7 @@ func WaitsOf(found []ledger.Wait) (w Waits) {
 		_, phase := meaning.OfPhase(wait.Phase)
 		part := Part{Phase: phase, Took: mean, Half: half, Most: most}
 		if wait.LimitedReason != "" {
-			part.Limit = words.Limit(wait.LimitedReason, wait.LimitNumber)
+			part.Limit, part.Reason = words.Limit(wait.LimitedReason, wait.LimitNumber), wait.LimitedReason
 		}
 		w.Parts = append(w.Parts, part)
 	}

@@ -1,6 +1,7 @@
 package words
 
 import (
+	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/meaning"
 	"github.com/harrier-ci/harrier/operations/history/ledger"
 )
@@ -26,11 +27,32 @@ func Severity(reason string) string {
 	return Passing
 }
 
+// rerunOf returns what has been decided about running a lost job again.
+func rerunOf(job *ledger.Job) meaning.Rerun {
+	return meaning.OfRerun(v1alpha1.RerunState(job.Rerun), v1alpha1.RerunReason(job.RerunReason))
+}
+
 // Rerun says of a lost job whether it is run again, in few words; nothing if nobody has decided that.
 func Rerun(job ledger.Job) string {
 	if job.LostCause == "" {
 		return ""
 	}
-	return map[string]string{"Wanted": "is run again", "Asked": "is run again", "Done": "was run again",
-		"GivenUp": "not run again"}[job.Rerun]
+	return rerunOf(&job).Few
+}
+
+// WhyRerun says of a lost job whether it is run again and why or why not, and what would have the next one run again;
+// nothing of any other job.
+func WhyRerun(job *ledger.Job) string {
+	if job.LostCause == "" {
+		return ""
+	}
+	said := rerunOf(job)
+	text := said.Sentence
+	if job.RerunAttempt != nil {
+		text += " The workflow run's attempt " + Grouped(*job.RerunAttempt) + " has it."
+	}
+	if said.Advice != "" {
+		text += " To have the next one run again, " + said.Advice + ": that is for " + said.Actor.String() + "."
+	}
+	return text
 }

@@ -185,12 +185,13 @@ func Waited(job *ledger.Job) string {
 	return Took(whole)
 }
 
-// Limit returns the name of a scale set's limit, with its number if it has one.
+// Limit returns what a scale set's limit is in few words, with its number if it has one.
 func Limit(reason string, number *int64) string {
+	few := Foreign(meaning.For(reason).InFewWords())
 	if number == nil {
-		return Foreign(reason)
+		return few
 	}
-	return Foreign(reason) + " at " + Grouped(*number)
+	return few + " (" + Grouped(*number) + ")"
 }
 
 // Outcome is the end of a job, in one word for people and one for the style.
