@@ -73,6 +73,11 @@ var ofRunners = []Row{
 			"that it agrees: docs/policies.md",
 	},
 	{
+		Reason: v1alpha1.ReasonJobImageRefused,
+		Actor:  User,
+		Advice: "have workflows use images that the policy takes: the message names it",
+	},
+	{
 		Reason: v1alpha1.ReasonPodForbidden,
 		Actor:  Administrator,
 		OfPods: true,

@@ -146,6 +146,20 @@ func (h *Hooks) JobPod(runner *corev1.Pod, template string) (*unstructured.Unstr
 	return pod, merge(pod, template)
 }
 
+// ImageProbe returns the runner's pod under the name and the labels of a job's. Where that is refused as well as the
+// job's pod, though the runner's own is admitted, it isn't for anything in the job's spec but its image, for which the
+// runner's stands.
+func ImageProbe(runner *corev1.Pod, job *unstructured.Unstructured) *corev1.Pod {
+	probe := runner.DeepCopy()
+	probe.Name, probe.Labels = job.GetName(), job.GetLabels()
+	for key, value := range runner.Labels {
+		if _, has := probe.Labels[key]; !has {
+			probe.Labels[key] = value
+		}
+	}
+	return probe
+}
+
 func mount(volume, at string) map[string]any { return map[string]any{"name": volume, "mountPath": at} }
 
 // merge does with the template what the hooks do: containers and volumes are added, what is said of the container $job

@@ -164,6 +164,9 @@ const (
 	ReasonInvalidPod = "InvalidPod"
 	// ReasonPodFieldsLost: a policy or webhook takes from pods what their template asks for.
 	ReasonPodFieldsLost = "PodFieldsLost"
+	// ReasonJobImageRefused: a policy refuses the runner's image in the pod of a job, where a dry run has it in place of the
+	// job's. Which images jobs have is not known.
+	ReasonJobImageRefused = "JobImageRefused"
 	// ReasonPodForbidden: a policy, a ResourceQuota, or a permission that the manager lacks, forbids the runner's pod.
 	ReasonPodForbidden = "PodForbidden"
 	// ReasonPodsForbidden: a ResourceQuota forbids the pods or Secrets of some of the set's runners.

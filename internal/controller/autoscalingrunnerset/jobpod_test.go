@@ -24,7 +24,9 @@ import (
 type jobAdmission struct {
 	answer error
 	change func(*corev1.Pod)
-	tried  []*unstructured.Unstructured
+	// image is the answer about the runner's pod under a job's name.
+	image error
+	tried []*unstructured.Unstructured
 }
 
 // runJobsAsPods has the set's runners use container hooks, whose template is in a ConfigMap.
@@ -35,6 +37,9 @@ func (f *fixture) runJobsAsPods(a *jobAdmission, required string) *jobAdmission 
 	) error {
 		switch o := object.(type) {
 		case *corev1.Pod:
+			if strings.HasSuffix(o.Name, "-workflow") {
+				return a.image
+			}
 			if a.change != nil {
 				a.change(o)
 			}
@@ -120,6 +125,19 @@ func TestJobsThatNeedNoPodKeepTheSetReady(t *testing.T) {
 		if f.told(v1alpha1.ConditionJobPodRefused) == "" {
 			t.Error("nothing is said of jobs with a container")
 		}
+	})
+}
+
+// Which images jobs have is not known, so one that a policy refuses in their pods is told, and no more.
+func TestAnImageThatPodsOfJobsMayNotHaveKeepsTheSetReady(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		f.runJobsAsPods(&jobAdmission{answer: errJobForbidden, image: errJobForbidden}, "true")
+		f.listen()
+		f.wantReady("refused", metav1.ConditionTrue, reasonReady, false)
+		f.wantCondition(v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue, v1alpha1.ReasonJobImageRefused)
+		f.restart()
+		f.runFor(time.Minute)
+		f.wantReady("after a restart", metav1.ConditionTrue, reasonReady, false)
 	})
 }
 

@@ -101,6 +101,14 @@ var sites = map[string]site{
 		about:    v1alpha1.ConditionJobPodRefused, reason: v1alpha1.ReasonPodForbidden,
 		words: `"set-runner-check-workflow" is forbidden: violates PodSecurity "restricted:latest"`,
 	},
+	"job-image": {
+		prepare: func(w *world, namespace string) {
+			w.policy(namespace, "!has(object.metadata.labels) || !('runner-pod' in object.metadata.labels) || "+
+				"object.spec.containers.all(c, c.image.startsWith('jobs/'))")
+		},
+		template: runsJobsAsPods,
+		about:    v1alpha1.ConditionJobPodRefused, reason: v1alpha1.ReasonJobImageRefused, words: "no such image",
+	},
 	"lost-account": {
 		prepare: func(w *world, namespace string) {
 			w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}})
@@ -200,8 +208,8 @@ func (w *world) build(s site) (namespace string) {
 			try.SecurityContext = nil // the runner's own pod passes
 		}
 		w.Eventually(func() error {
-			return w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"},
-				Spec: *try.DeepCopy()}, client.DryRunAll)
+			return w.client.Create(w.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try",
+				Labels: map[string]string{v1alpha1.LabelRunnerPod: "try"}}, Spec: *try.DeepCopy()}, client.DryRunAll)
 		}).ShouldNot(succeed)
 	}
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "github"},

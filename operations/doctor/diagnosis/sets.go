@@ -204,8 +204,7 @@ func checkStopped(s set) []finding.Finding {
 	}
 	findings = append(findings, s.fromCondition(finding.Problem,
 		s.condition(v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue))...)
-	findings = append(findings, s.fromCondition(finding.Problem,
-		s.condition(v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue))...)
+	findings = append(findings, s.refusedJobs()...)
 	findings = append(findings, s.fromCondition(finding.Warning,
 		s.condition(v1alpha1.ConditionPodsAltered, metav1.ConditionTrue))...)
 	findings = append(findings, s.fromCondition(finding.Info, s.extended())...)
@@ -220,6 +219,15 @@ func checkStopped(s set) []finding.Finding {
 		findings = append(findings, s.fromCondition(finding.Problem, ready)...)
 	}
 	return findings
+}
+
+// refusedJobs reports that pods of jobs are refused: a warning if that is perhaps for an image alone.
+func (s set) refusedJobs() []finding.Finding {
+	c, severity := s.condition(v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue), finding.Problem
+	if c != nil && c.Reason == v1alpha1.ReasonJobImageRefused {
+		severity = finding.Warning
+	}
+	return s.fromCondition(severity, c)
 }
 
 // extended returns the condition that says what policies add to pods, nil if there is nothing of the kind.

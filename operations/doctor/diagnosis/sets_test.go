@@ -90,6 +90,7 @@ func TestWhatPoliciesDoToPodsIsTold(t *testing.T) {
 	}{
 		"the runner's pod": {condition(v1alpha1.ConditionPodTemplateRefused, yes, v1alpha1.ReasonPodForbidden), "PodForbidden", finding.Problem},
 		"the job's pod":    {condition(v1alpha1.ConditionJobPodRefused, yes, v1alpha1.ReasonInvalidPod), "InvalidPod", finding.Problem},
+		"an image":         {condition(v1alpha1.ConditionJobPodRefused, yes, v1alpha1.ReasonJobImageRefused), "JobImageRefused", finding.Warning},
 		"a lost field":     {condition(v1alpha1.ConditionPodsAltered, yes, v1alpha1.ReasonPodFieldsLost), "PodFieldsLost", finding.Warning},
 		"a mirror":         {condition(v1alpha1.ConditionPodsAltered, no, "PodsExtended"), "PodsExtended", finding.Info},
 	} {

@@ -45,9 +45,9 @@ func (x *examination) pods(ctx context.Context) error {
 	}
 	runner := x.runnerPod()
 	hooks := podtrial.HooksOf(runner)
-	x.tryPod(ctx, "the runner's pod", runner, hooks != nil)
+	admitted := x.tryPod(ctx, "the runner's pod", runner, hooks != nil)
 	if hooks != nil {
-		x.tryJobPod(ctx, hooks, runner)
+		x.tryJobPod(ctx, hooks, runner, admitted)
 	}
 	return nil
 }
@@ -73,8 +73,8 @@ func (x *examination) runnerPod() *corev1.Pod {
 	return pod
 }
 
-// tryPod sends a pod as a dry run, and tells what policies make of it.
-func (x *examination) tryPod(ctx context.Context, name string, pod *corev1.Pod, needsToken bool) {
+// tryPod sends a pod as a dry run, tells what policies make of it, and reports whether it is admitted.
+func (x *examination) tryPod(ctx context.Context, name string, pod *corev1.Pod, needsToken bool) bool {
 	pod.Namespace = x.in
 	note := x.lendAccount(ctx, &pod.Spec)
 	answered := pod.DeepCopy()
@@ -84,6 +84,7 @@ func (x *examination) tryPod(ctx context.Context, name string, pod *corev1.Pod, 
 	if line.Status == OK {
 		x.compare(name, pod, answered, needsToken)
 	}
+	return line.Status == OK
 }
 
 // lendAccount has a pod tried with the account default if the chart makes its account, which is not there yet.
@@ -122,7 +123,7 @@ func (x *examination) compare(name string, asked, answered any, needsToken bool)
 }
 
 // tryJobPod tries the pod in which the container hooks of the runner run a job.
-func (x *examination) tryJobPod(ctx context.Context, hooks *podtrial.Hooks, runner *corev1.Pod) {
+func (x *examination) tryJobPod(ctx context.Context, hooks *podtrial.Hooks, runner *corev1.Pod, admitted bool) {
 	line := Line{Check: "pod", Object: "the job's pod"}
 	template, err := x.jobTemplate(ctx, hooks.Template)
 	if err != nil {
@@ -138,7 +139,15 @@ func (x *examination) tryJobPod(ctx context.Context, hooks *podtrial.Hooks, runn
 	answered := asked.DeepCopy()
 	line = judgedPod(line, x.cluster.Create(ctx, answered, client.DryRunAll))
 	line.Message += " (with the runner's image in place of the job's)"
-	if line.Status == Problem {
+	ofImage := false
+	if line.Status == Problem && admitted {
+		_, ofImage = podtrial.Refuses(x.cluster.Create(ctx, podtrial.ImageProbe(runner, asked), client.DryRunAll))
+	}
+	switch {
+	case line.Status == Problem && ofImage:
+		row := meaning.For(v1alpha1.ReasonJobImageRefused)
+		line.Status, line.Reason, line.Whose, line.Fix = Warning, row.Reason, row.Actor.String(), row.Advice
+	case line.Status == Problem:
 		line.Fix = "write containerMode.kubernetesModeHookTemplate so that it passes: docs/policies.md; or " + line.Fix
 		if !hooks.Required {
 			line.Status = Warning

@@ -123,7 +123,7 @@ func (f *Findings) runningSummary(status *v1alpha1.AutoscalingRunnerSetStatus) [
 		return report.Unready(c.Reason, c.Message, lasting)
 	}
 	if c := withStatus(conditions, v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue); c != nil &&
-		!f.Template.JobPodOptional {
+		c.Reason != v1alpha1.ReasonJobImageRefused && !f.Template.JobPodOptional {
 		return report.Unready(c.Reason, c.Message, podtemplate.Lasts(c, f.ObservedAt))
 	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {

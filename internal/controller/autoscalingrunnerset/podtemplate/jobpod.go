@@ -19,18 +19,26 @@ import (
 	"github.com/harrier-ci/harrier/internal/pool"
 )
 
-// jobPodError is the API server's answer about the pod of a job. That of the runner was admitted.
-type jobPodError struct{ answer error }
+// jobPodError is the API server's answer about the pod of a job. That of the runner was admitted. image is set if it is
+// perhaps refused for its image alone, which is not the job's.
+type jobPodError struct {
+	answer error
+	image  bool
+}
 
 func (e *jobPodError) Error() string { return e.answer.Error() }
 func (e *jobPodError) Unwrap() error { return e.answer }
 
 // refusesJob returns the reason if the outcome of a trial means that no pod of a job is admitted.
 func refusesJob(err error) (reason string, refuses bool) {
-	if ofJob := (*jobPodError)(nil); errors.As(err, &ofJob) {
-		return podtrial.Refuses(ofJob.answer)
+	ofJob := (*jobPodError)(nil)
+	if !errors.As(err, &ofJob) {
+		return "", false
 	}
-	return "", false
+	if reason, refuses = podtrial.Refuses(ofJob.answer); refuses && ofJob.image {
+		reason = v1alpha1.ReasonJobImageRefused
+	}
+	return reason, refuses
 }
 
 // tryJob sends the pod that the hooks of a runner would make for a job as a dry run. Where the manager may not read the
@@ -44,20 +52,24 @@ func (t *Trials) tryJob(ctx context.Context, hooks *podtrial.Hooks, runner *core
 		case apierrors.IsForbidden(err):
 			return podtrial.Difference{}, nil
 		case err != nil:
-			return podtrial.Difference{}, &jobPodError{fmt.Errorf("read the template of job pods: %w", err)}
+			return podtrial.Difference{}, &jobPodError{answer: fmt.Errorf("read the template of job pods: %w", err)}
 		case !has: // no runner starts until it is there, and the kubelet says so
-			return podtrial.Difference{}, &jobPodError{fmt.Errorf("ConfigMap %s has no key %s", from.ConfigMap, from.Key)}
+			return podtrial.Difference{}, &jobPodError{answer: fmt.Errorf("ConfigMap %s has no key %s", from.ConfigMap, from.Key)}
 		default:
 			template = given
 		}
 	}
 	asked, err := hooks.JobPod(runner, template)
 	if err != nil {
-		return podtrial.Difference{}, &jobPodError{err}
+		return podtrial.Difference{}, &jobPodError{answer: err}
 	}
 	answered := asked.DeepCopy()
 	if err := t.send(ctx, answered); err != nil {
-		return podtrial.Difference{}, &jobPodError{err}
+		failure := &jobPodError{answer: err}
+		if _, refused := podtrial.Refuses(err); refused {
+			_, failure.image = podtrial.Refuses(t.send(ctx, podtrial.ImageProbe(runner, asked)))
+		}
+		return podtrial.Difference{}, failure
 	}
 	return podtrial.Compare(asked.Object, answered.Object, false)
 }
@@ -69,6 +81,10 @@ func (m *Memory) judgeJob(last pool.Call[podtrial.Difference], set *v1alpha1.Aut
 	reason, refused := refusesJob(last.Err)
 	known := last.Err == nil && !last.Finished.IsZero()
 	switch {
+	case reason == v1alpha1.ReasonJobImageRefused && last.Finished.After(m.jobAdmittedAt):
+		return new(report.True(conditionType, reason, fmt.Sprintf("a policy of namespace %s refuses the runner's image in the "+
+			"pod of a job, where a dry run has it in place of the job's: %s: jobs start if it takes their images",
+			set.Namespace, report.Abridged(last.Err.Error()))))
 	case refused && last.Finished.After(m.jobAdmittedAt):
 		return new(report.True(conditionType, reason, fmt.Sprintf("jobs with a container can't start, as a dry run of the "+
 			"pod that the container hooks make shows, with the runner's image in place of the job's: %s: correct "+
