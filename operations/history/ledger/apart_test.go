@@ -92,3 +92,30 @@ func TestTheNewestHourLeavesItsDayAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkflowsAreAddedUpThemselves: what tells no names of jobs apart reads none of their rows.
+func TestWorkflowsAreAddedUpThemselves(t *testing.T) {
+	databasetest.Each(t, func(t *testing.T, at string) {
+		l := open(t, at)
+		lint := finished(3, 60)
+		lint.Name = "lint"
+		put(t, l, finished(1, 0), finished(2, 60), lint)
+		addUp(t, l)
+		db, err := databases.Connect(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec("DELETE FROM usage_periods WHERE span > 0"); err != nil {
+			t.Fatal(err)
+		}
+		for by, filter := range map[ledger.By]ledger.Filter{
+			ledger.ByWorkflow: {}, ledger.ByRepository: {}, ledger.ByDay: {Workflow: lint.Workflow}, ledger.BySet: {},
+		} {
+			used, err := l.UsageBy(t.Context(), by, filter, ledger.Prices{{CPUHour: 1}})
+			if err != nil || len(used) != 1 || used[0].Jobs != 3 || used[0].Cost != 1 || used[0].UnpricedHours != 0 {
+				t.Errorf("by %s it is %+v, %v", by, used, err)
+			}
+		}
+	})
+}

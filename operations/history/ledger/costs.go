@@ -18,7 +18,7 @@ import (
 type Prices = prices.Rules
 
 // costs returns what the jobs of each group cost, of ByAll of the one without names. Which rule prices a machine no
-// database knows, so all rows are read: 130,000, the most of a question, take about half a second.
+// database knows, so all rows are read: 130,000 by job, the most of a question, take about half a second.
 func (l *Ledger) costs(ctx context.Context, by By, filter *Filter, rules Prices) (map[Group]*sums.Cost, error) {
 	selected := sums.CostColumns(rules)
 	if group := groups[by]; group != "" {

@@ -154,11 +154,15 @@ func (l *Ledger) periodRows(ctx context.Context, q *query, scan func(*sql.Rows) 
 	return l.rows(ctx, q, scan)
 }
 
-// groupsOf reads the groups of a page, in the order of a query that selects their columns and, last, how many groups there
-// are: histograms, which no database adds up, are read of these groups alone. names are the columns of a group.
-func groupsOf[G any](ctx context.Context, l *Ledger, q *query, limit, first int, names func(*G) []any) (Part[G], error) {
+// groupsOf reads a page of the groups of a query, which selects their columns, and their sizes as size: the largest first.
+// Histograms, which no database adds up, are read of these groups alone. names are the columns of a group. Groups are counted
+// where they are found once: to number them instead (COUNT(*) OVER) takes half as long again.
+func groupsOf[G any](ctx context.Context, l *Ledger, found *query, columns string, limit, first int, names func(*G) []any,
+) (Part[G], error) {
 	var page Part[G]
-	q.add(" LIMIT ? OFFSET ?", limit+1, first)
+	q := &query{arguments: found.arguments}
+	q.add("WITH found AS MATERIALIZED (" + found.text.String() + ") SELECT " + columns + ", (SELECT COUNT(*) FROM found) FROM found")
+	q.add(" ORDER BY size DESC, "+columns+" LIMIT ? OFFSET ?", limit+1, first)
 	err := l.periodRows(ctx, q, func(rows *sql.Rows) error {
 		var group G
 		page.Rows = append(page.Rows, group)

@@ -181,9 +181,9 @@ func (l *Ledger) largest(ctx context.Context, t *trendQuery, parts []period.Part
 		return page, err
 	}
 	group := trendGroups[t.by]
-	q := t.ofPeriods(group+", COUNT(*) OVER ()", parts)
-	q.add(" GROUP BY " + group + " ORDER BY SUM(jobs) DESC, " + group)
-	if page, err = groupsOf(ctx, l, q, limit, first, t.by.trendNames); err != nil {
+	q := t.ofPeriods(group+", SUM(jobs) AS size", parts)
+	q.add(" GROUP BY " + group)
+	if page, err = groupsOf(ctx, l, q, group, limit, first, t.by.trendNames); err != nil {
 		return page, fmt.Errorf("read which groups have most jobs: %w", err)
 	}
 	return page, nil
@@ -320,10 +320,10 @@ func (l *Ledger) Changes(ctx context.Context, filter Filter) ([]Change, error) {
 func (l *Ledger) compared(ctx context.Context, t *trendQuery, columns string, fields func(*trendGroup) []any, first, last int64,
 ) (map[trendGroup][]*trends.Sums, error) {
 	week := trendSpans[1]
-	q := t.busy(columns+", COUNT(*) OVER ()", week, first-first%week, last)
+	q := t.busy(columns+", SUM(jobs) AS size", week, first-first%week, last)
 	q.and("job_name <> ? AND value <> ?", fold.Others, fold.Others)
-	q.add(" GROUP BY "+columns+" HAVING SUM(jobs) >= ? ORDER BY SUM(jobs) DESC, "+columns, trends.FewestJobs)
-	chosen, err := groupsOf(ctx, l, q, comparedJobs, 0, fields)
+	q.add(" GROUP BY "+columns+" HAVING SUM(jobs) >= ?", trends.FewestJobs)
+	chosen, err := groupsOf(ctx, l, q, columns, comparedJobs, 0, fields)
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs are to be compared: %w", err)
 	}

@@ -72,13 +72,13 @@ func (l *Ledger) mostJobs(ctx context.Context, by By, filter *Filter) (page Part
 		return page, err
 	}
 	group := groups[by]
-	q, err := l.periods(ctx, "SELECT "+group+", COUNT(*) OVER () FROM usage_periods", filter, by)
+	q, err := l.periods(ctx, "SELECT "+group+", "+sums.Summed("waited")+" AS size FROM usage_periods", filter, by)
 	if err != nil {
 		return page, err
 	}
 	q.and("wait_times <> ''")
-	q.add(" GROUP BY " + group + " ORDER BY " + sums.Summed("waited") + " DESC, " + group)
-	if page, err = groupsOf(ctx, l, q, limit, first, by.names); err != nil {
+	q.add(" GROUP BY " + group)
+	if page, err = groupsOf(ctx, l, q, group, limit, first, by.names); err != nil {
 		return page, fmt.Errorf("read which jobs waited: %w", err)
 	}
 	return page, nil
