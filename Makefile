@@ -9,7 +9,8 @@ VERSION    ?= dev
 COMMIT_SHA ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 BUILD_PACKAGE := github.com/harrier-ci/harrier/internal/build
-LDFLAGS       := -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE).CommitSHA=$(COMMIT_SHA)
+# Without :=, by which make would evaluate whatever VERSION is for every target, and it may be the name of a tag.
+LDFLAGS        = -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE).CommitSHA=$(COMMIT_SHA)
 
 # Packages whose tests need root and a machine of their own.
 ROOT_TESTS := ./test/e2e/...
