@@ -278,7 +278,7 @@ release-dry-run: preflight ## Make a release of the last commit, publish and sig
 github-release: ## Make the release in dist/release one of GitHub's, with its files as downloads, by the login of gh
 	@tag="$$(sed -n 's/^# Harrier /v/p' dist/release/RELEASE.md)"; early=; case $$tag in *-*) early=--prerelease ;; esac; \
 	gh release view "$$tag" >/dev/null 2>&1 || gh release create "$$tag" --verify-tag --draft $$early --title "$$tag" --notes-file dist/release/RELEASE.md; \
-	gh release upload "$$tag" --clobber dist/release/* && gh release edit "$$tag" --draft=false; \
+	gh release upload "$$tag" --clobber dist/release/*; gh release edit "$$tag" --draft=false; \
 	for module in apis github/actions; do \
 		gh api "repos/{owner}/{repo}/git/ref/tags/$$module/$$tag" >/dev/null 2>&1 || \
 		gh api "repos/{owner}/{repo}/git/refs" --field ref="refs/tags/$$module/$$tag" --field sha="$$(git rev-parse HEAD)" >/dev/null; \
