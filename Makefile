@@ -261,7 +261,7 @@ push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry
 release: export RELEASED = $(value VERSION)
 release: preflight ## Make all files of a release of the last commit in dist/release: VERSION=1.2.3 (images, charts, materials, provenance, notes)
 	rm -rf dist/release
-	hack/images.sh release "$$RELEASED" dist/release
+	hack/images.sh release $(if $(ARCH),-arch $(ARCH)) "$$RELEASED" dist/release
 
 # SIGN has cosign's options that say who signs; without them, it is the workflow that this runs in.
 .PHONY: publish
@@ -270,7 +270,7 @@ publish: preflight ## Push, sign and attest the release in dist/release, with th
 	hack/publish.sh dist/release '$(REGISTRY)' $(SIGN)
 
 .PHONY: release-dry-run
-release-dry-run: preflight ## Make a release of the last commit, publish and sign it on loopback, and verify it as docs/verify.md says
+release-dry-run: preflight ## Make a release of the last commit, publish and sign it on loopback, and verify it as docs/verify.md says (ARCH=amd64: of this platform only)
 	hack/release-dry-run.sh $(filter-out dev,$(VERSION))
 
 # Go finds the version of a module in a folder by a tag with the folder's name.
