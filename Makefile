@@ -9,7 +9,8 @@ VERSION    ?= dev
 COMMIT_SHA ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 BUILD_PACKAGE := github.com/harrier-ci/harrier/internal/build
-LDFLAGS       := -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE).CommitSHA=$(COMMIT_SHA)
+# Without :=, by which make would evaluate whatever VERSION is for every target, and it may be the name of a tag.
+LDFLAGS        = -s -w -X $(BUILD_PACKAGE).Version=$(VERSION) -X $(BUILD_PACKAGE).CommitSHA=$(COMMIT_SHA)
 
 # Packages whose tests need root and a machine of their own.
 ROOT_TESTS := ./test/e2e/...
@@ -263,7 +264,7 @@ push: preflight ## Push the images for amd64 and arm64 (or ARCH) to the registry
 release: export RELEASED = $(value VERSION)
 release: preflight ## Make all files of a release of the last commit in dist/release: VERSION=1.2.3 (images, charts, materials, provenance, notes)
 	rm -rf dist/release
-	hack/images.sh release "$$RELEASED" dist/release
+	hack/images.sh release $(if $(ARCH),-arch $(ARCH)) "$$RELEASED" dist/release
 
 # SIGN has cosign's options that say who signs; without them, it is the workflow that this runs in.
 .PHONY: publish
@@ -272,7 +273,7 @@ publish: preflight ## Push, sign and attest the release in dist/release, with th
 	hack/publish.sh dist/release '$(REGISTRY)' $(SIGN)
 
 .PHONY: release-dry-run
-release-dry-run: preflight ## Make a release of the last commit, publish and sign it on loopback, and verify it as docs/verify.md says
+release-dry-run: preflight ## Make a release of the last commit, publish and sign it on loopback, and verify it as docs/verify.md says (ARCH=amd64: of this platform only)
 	hack/release-dry-run.sh $(filter-out dev,$(VERSION))
 
 # Go finds the version of a module in a folder by a tag with the folder's name.
@@ -280,7 +281,7 @@ release-dry-run: preflight ## Make a release of the last commit, publish and sig
 github-release: ## Make the release in dist/release one of GitHub's, with its files as downloads, by the login of gh
 	@tag="$$(sed -n 's/^# Harrier /v/p' dist/release/RELEASE.md)"; early=; case $$tag in *-*) early=--prerelease ;; esac; \
 	gh release view "$$tag" >/dev/null 2>&1 || gh release create "$$tag" --verify-tag --draft $$early --title "$$tag" --notes-file dist/release/RELEASE.md; \
-	gh release upload "$$tag" --clobber dist/release/* && gh release edit "$$tag" --draft=false; \
+	gh release upload "$$tag" --clobber dist/release/*; gh release edit "$$tag" --draft=false; \
 	for module in apis github/actions; do \
 		gh api "repos/{owner}/{repo}/git/ref/tags/$$module/$$tag" >/dev/null 2>&1 || \
 		gh api "repos/{owner}/{repo}/git/refs" --field ref="refs/tags/$$module/$$tag" --field sha="$$(git rev-parse HEAD)" >/dev/null; \

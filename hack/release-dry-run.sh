@@ -5,6 +5,7 @@
 # GitHub are three things, which are replaced in that page's commands: who signs, the registry's address, and that of the
 # downloads. No image runs here: test/upgrade runs the programs of both releases, make e2e the images.
 set -euo pipefail
+shopt -s nullglob
 
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 version=${1:-$(awk '$1 == "version:" {gsub("\"", "", $2); print $2}' "$hack/../charts/gha-runner-scale-set/Chart.yaml")}
@@ -124,7 +125,8 @@ runs "$version"
 
 say "following krew's manifest"
 awk '$1 == "uri:" {uri = $2} $1 == "sha256:" {print $2, uri}' "$release/harrier.krew.yaml" >"$scratch/plugins"
-[ "$(wc -l <"$scratch/plugins")" = 6 ] || fail "krew's manifest has not six platforms"
+archives=("$release"/kubectl-harrier-*-*-*.{tar.gz,zip})
+[ "$(wc -l <"$scratch/plugins")" = "${#archives[@]}" ] || fail "krew's manifest has another number of platforms than there are archives"
 while read -r sum uri; do
   curl --fail --silent --show-error "http://$address/downloads/${uri##*/releases/download/v"$version"/}" | sha256sum | grep -q "^$sum " ||
     fail "$uri isn't what krew's manifest says"

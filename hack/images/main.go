@@ -4,7 +4,7 @@
 //	hack/images.sh build [-arch A] DIRECTORY   writes product.tar and demo.tar, archives for "ctr images import" or "docker load"
 //	hack/images.sh keep RECIPE NAME…           makes one image under these names and prints the directory where it is kept
 //	hack/images.sh push [-arch A,B] IMAGE      pushes the product as IMAGE, and GitHub and runner of the demonstration as IMAGE-demo
-//	hack/images.sh release VERSION DIRECTORY   writes everything that a release has: see release.go
+//	hack/images.sh release VERSION DIRECTORY   writes everything that a release has, with -arch A,B for these and Linux only: see release.go
 //	hack/images.sh publish DIRECTORY REGISTRY  pushes the image of a release, such as to registry.example.com/team
 //	hack/images.sh registry DIRECTORY          plays registry and downloads on loopback, and prints its address
 //	hack/images.sh certificates                writes the public authorities that the images trust to standard output
@@ -56,8 +56,14 @@ var commands = map[string]struct {
 		}
 		return pushAll(ctx, arguments[0], architectures)
 	}},
-	"release": {least: 2, most: 2, run: func(ctx context.Context, arguments, _ []string) error {
-		return release(ctx, arguments[0], arguments[1])
+	"release": {least: 2, most: 2, architectures: unlimited, run: func(
+		ctx context.Context, arguments, architectures []string,
+	) error {
+		made := platforms{pluginSystems, supported}
+		if len(architectures) > 0 {
+			made = platforms{[]string{"linux"}, architectures}
+		}
+		return release(ctx, arguments[0], arguments[1], made)
 	}},
 	"publish": {least: 2, most: 2, run: func(ctx context.Context, arguments, _ []string) error {
 		return publish(ctx, arguments[0], arguments[1])

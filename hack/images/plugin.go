@@ -23,9 +23,14 @@ const (
 // pluginSystems are those of people's machines, each for the architectures for which there are images.
 var pluginSystems = []string{"darwin", "linux", "windows"}
 
+// platforms are what a release is made for: the plugin for each system, the image for Linux. A dry run makes less.
+type platforms struct{ systems, architectures []string }
+
 // plugin returns the archives of kubectl's plugin for each platform, by name, with a manifest for krew, and the
 // programs in them. What has been compiled before is only linked.
-func plugin(ctx context.Context, released string) (files, programs map[string][]byte, err error) {
+func plugin(
+	ctx context.Context, released string, made platforms,
+) (files, programs map[string][]byte, err error) {
 	v, err := versionOf(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -44,9 +49,9 @@ func plugin(ctx context.Context, released string) (files, programs map[string][]
 	}
 	beside[pluginCompletion] = artefacts.File{Content: beside[pluginCompletion].Content, Mode: 0o755}
 	files, programs = map[string][]byte{}, map[string][]byte{}
-	var platforms []artefacts.Platform
-	for _, system := range pluginSystems {
-		for _, architecture := range supported {
+	var listed []artefacts.Platform
+	for _, system := range made.systems {
+		for _, architecture := range made.architectures {
 			program, err := compilePlugin(ctx, system, architecture, v)
 			if err != nil {
 				return nil, nil, fmt.Errorf("compile %s for %s on %s: %w", pluginProgram, system, architecture, err)
@@ -56,11 +61,11 @@ func plugin(ctx context.Context, released string) (files, programs map[string][]
 				return nil, nil, fmt.Errorf("pack %s for %s on %s: %w", pluginProgram, system, architecture, err)
 			}
 			files[platform.Archive], programs[system+"/"+architecture+"/"+pluginProgram] = archive, program
-			platforms = append(platforms, platform)
+			listed = append(listed, platform)
 		}
 	}
 	files["harrier.krew.yaml"] = artefacts.Krew(artefacts.Product{Name: repository, Version: released},
-		downloads+released+"/", platforms, files)
+		downloads+released+"/", listed, files)
 	return files, programs, nil
 }
 

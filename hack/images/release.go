@@ -44,7 +44,7 @@ var packed = []string{"apis", "charts", "cmd", "github", "internal", "operations
 
 // release writes everything that a release has into an empty directory. It needs no credentials: hack/publish.sh pushes
 // and signs what is there. version may be the tag, with its v, which anybody who may push one has chosen.
-func release(ctx context.Context, version, directory string) error {
+func release(ctx context.Context, version, directory string, made platforms) error {
 	version = strings.TrimPrefix(version, "v")
 	if !isReleaseTag("v" + version) {
 		return fmt.Errorf("VERSION is %q: write it as 1.2.3 or 1.2.3-rc.1", version)
@@ -56,7 +56,7 @@ func release(ctx context.Context, version, directory string) error {
 	if err != nil {
 		return err
 	}
-	index, programs, err := releasedImage(ctx, version)
+	index, programs, err := releasedImage(ctx, version, made.architectures)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func release(ctx context.Context, version, directory string) error {
 	if err != nil {
 		return err
 	}
-	archives, plugins, err := plugin(ctx, version)
+	archives, plugins, err := plugin(ctx, version, made)
 	if err != nil {
 		return err
 	}
@@ -153,12 +153,14 @@ func ofCommit(ctx context.Context, version string) (product artefacts.Product, h
 	return artefacts.Product{Name: repository, Version: version, Commit: commit}, history, err
 }
 
-// releasedImage builds the product for all architectures. programs are those in it, by architecture and name.
-func releasedImage(ctx context.Context, version string) (index v1.ImageIndex, programs map[string][]byte, err error) {
+// releasedImage builds the product for several architectures. programs are those in it, by architecture and name.
+func releasedImage(
+	ctx context.Context, version string, architectures []string,
+) (index v1.ImageIndex, programs map[string][]byte, err error) {
 	product := recipes["product"]
 	product.version = version
 	index, programs = mutate.IndexMediaType(empty.Index, types.OCIImageIndex), map[string][]byte{}
-	for _, architecture := range supported {
+	for _, architecture := range architectures {
 		found, err := keep(ctx, product, architecture, []string{publicImage + ":" + version})
 		if err != nil {
 			return nil, nil, err

@@ -15,14 +15,14 @@ import (
 func TestVersionsOfReleases(t *testing.T) {
 	for _, version := range []string{"", "dev", "vv1.2.3", "1.2", "01.2.3", "1.2.3+build", "1.2.3-", "1.2.3; rm -r .",
 		"v1.2.3$(id)", "v1.2.3'", "1.2.3\n"} {
-		if err := release(t.Context(), version, t.TempDir()); err == nil ||
+		if err := release(t.Context(), version, t.TempDir(), platforms{}); err == nil ||
 			!strings.Contains(err.Error(), "VERSION is") {
 			t.Errorf("version %q: %v", version, err)
 		}
 	}
 	directory := t.TempDir()
 	write(t, filepath.Join(directory, "old.tgz"), "")
-	if err := release(t.Context(), "1.2.3-rc.1", directory); err == nil ||
+	if err := release(t.Context(), "1.2.3-rc.1", directory, platforms{}); err == nil ||
 		!strings.Contains(err.Error(), "has files already") {
 		t.Errorf("a directory with files was taken: %v", err)
 	}

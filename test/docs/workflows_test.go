@@ -1,7 +1,9 @@
 package docs
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -83,6 +85,22 @@ func TestTheReleaseIsBuiltAlone(t *testing.T) {
 	}
 	if rights := release.Jobs["publish"].Permissions; rights["id-token"] != "write" {
 		t.Errorf("publish has %v", rights)
+	}
+}
+
+// Whoever may push a tag chooses its name, which make and the shell would run if it were a word of theirs.
+func TestTheNameOfATagIsData(t *testing.T) {
+	for _, form := range []string{"v1$(shell touch %s)", "v1`touch %s`", "v1'$(touch %s)'", `v1"; touch %s; "`} {
+		mark := filepath.Join(t.TempDir(), "run")
+		command := exec.CommandContext(t.Context(), "make", "--dry-run", "release")
+		command.Dir, command.Env = root, append(os.Environ(), "VERSION="+fmt.Sprintf(form, mark))
+		output, err := command.CombinedOutput()
+		if err != nil || strings.Contains(string(output), mark) {
+			t.Errorf("%s is a word of a command: %v: %s", form, err, output)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Errorf("make has run %s", form)
+		}
 	}
 }
 
