@@ -75,11 +75,15 @@ export KUBERNETES ?= newest
 path: preflight ## Count the files from a new runner's first pass to its pod
 	hack/shape/path.sh $(MOST)
 
+# Some tests are processes with mounts or a network of their own. Ubuntu 24.04 has to be told to allow them without root.
+ALLOW_NAMESPACES = unshare --map-root-user --mount true 2>/dev/null || sudo -n sysctl -q -w kernel.apparmor_restrict_unprivileged_userns=0
+
 # RACE=-race also watches PLAIN_TESTS, whose output follows the others'. golangci-lint has vetted all. With more than one
 # processor the race detector crashes when timers of one bubble of synctest end at once (golang/go#78156, open in 1.27.4):
 # -cpu 1 goes when a release has that mended. Programs that a test starts have all processors.
 .PHONY: test
 test: preflight ## Run every test that needs no root, on a real etcd and API server; the race detector watches the product (RACE=-race: everything; KUBERNETES=oldest: on the oldest supported version)
+	@$(ALLOW_NAMESPACES)
 	@export HARRIER_KUBERNETES="$$(hack/kubernetes.sh)"; plain=$$(mktemp); trap 'rm -f "$$plain"' EXIT; result=0; \
 	go test $(if $(RACE),-race -cpu 1) -vet=off -p $(TEST_PARALLEL) -timeout 60m $(PLAIN_TESTS) >"$$plain" 2>&1 & \
 	go test -race -cpu 1 -vet=off -p $(TEST_PARALLEL) -timeout 60m $(RACE_TESTS) || result=$$?; \
@@ -101,22 +105,22 @@ CHAOS     = $(if $(HOURS),-chaos.hours $(HOURS) -timeout 0,$(if $(SEED),-chaos.s
 chaos: preflight ## Break everything while jobs run, at times that follow from a seed (SEED=7, SEEDS=20 or HOURS=8)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -run '^TestChaos$$' -parallel $(PARALLEL) ./test/chaos $(CHAOS)
 
-# make test draws 10 runs of each scenario. FAULT, a regular expression, and SCENARIO choose runs.
+# make test draws 5 runs of each scenario. FAULT and SCENARIO, regular expressions, choose runs.
 FAILPOINTS = $(if $(SEED),-failpoints.seed $(SEED)) $(if $(SCENARIO),-failpoints.scenario '$(SCENARIO)') $(if $(FAULT),-failpoints.fault '$(FAULT)')
 
 .PHONY: failpoints
-failpoints: preflight ## Die at every effect of manager and listener in each scenario, and at pairs of them (PAIRS=50, SEED=7, SCENARIO=claims, FAULT=…)
-	GOGC=400 go test -count 1 -v -vet=off -timeout 3h ./test/failpoints -failpoints.runs 0 -failpoints.pairs $(or $(PAIRS),$(if $(FAULT),0,50)) $(FAILPOINTS)
+failpoints: preflight ## Die at every effect of manager, listener and ledger in each scenario, and at pairs of them (PAIRS=50, SEED=7, SCENARIO=claims, FAULT=…)
+	GOGC=400 go test -count 1 -v -vet=off -timeout 3h ./test/failpoints -failpoints.runs 0 -failpoints.many 1000 -failpoints.pairs $(or $(PAIRS),$(if $(FAULT),0,20)) $(FAILPOINTS)
 
 .PHONY: restore
 restore: preflight ## Restore the cluster from a backup while jobs run, and wait until nothing is left of lost runners (15 min)
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -timeout 40m -run '^TestRestore$$' ./test/chaos -chaos.strays 15m
 
 # Each of six tables of attacks on each of three paths, two to three minutes each: an hour. The network namespace has the addresses
-# at which clouds tell machines their secrets, and leads nowhere. Ubuntu 24.04 has to be told to allow one without root.
+# at which clouds tell machines their secrets, and leads nowhere.
 .PHONY: tenant-nightly
 tenant-nightly: preflight ## Attack one tenant from another on every path (ONLY='a listener' names attacks by a regular expression)
-	@unshare --map-root-user --net true 2>/dev/null || sudo -n sysctl -q -w kernel.apparmor_restrict_unprivileged_userns=0
+	@$(ALLOW_NAMESPACES)
 	go build ./cmd/... ./operations/cmd/...
 	HARRIER_KUBERNETES="$$(hack/kubernetes.sh)" go test -count 1 -v -timeout 3h -exec 'unshare --map-root-user --net' \
 		-run '^TestTenantsAreSafeFromEachOther$$' ./test/tenant -tenant.every-path -tenant.link-local -tenant.only '$(ONLY)'

@@ -46,7 +46,7 @@ type Options struct {
 	Addresses *addresses.Policy
 	// Budget limits the memory for GitHub's answers; nil means that only each answer is limited.
 	Budget *actions.Budget
-	// GitHub carries the requests to GitHub in place of the network; nil means the network.
+	// GitHub carries the requests to GitHub and to vaults in place of the network; nil means the network.
 	GitHub http.RoundTripper
 	// OnRequest is called after every attempt of every client, with the sets that use it. OnUnused is called when a set
 	// has no client any more; OnRequest is not called with it again, unless somebody asks for one. Neither may block or

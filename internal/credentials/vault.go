@@ -32,13 +32,17 @@ func openAzureKeyVault(config *v1alpha1.AzureKeyVaultConfig, proxy *ProxySetting
 	if proxy != nil {
 		settings.Proxy = proxy.Func()
 	}
-	transport := actions.NewTransport(settings)
-	transport.DisableKeepAlives = true // it serves two requests, every minute
+	carrier := options.GitHub
+	if carrier == nil {
+		transport := actions.NewTransport(settings)
+		transport.DisableKeepAlives = true // it serves two requests, every minute
+		carrier = transport
+	}
 	return azurekeyvault.Vault{
 		URL: config.URL, TenantID: config.TenantID, ClientID: config.ClientID,
 		CertificatePath: config.CertificatePath, CertificateDirectory: options.VaultCertificateDirectory,
 		Clock: options.Clock,
-		HTTP: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		HTTP: &http.Client{Transport: carrier, CheckRedirect: func(*http.Request, []*http.Request) error {
 			// Azure's servers answer with no redirect, and a token is for one of them only.
 			return http.ErrUseLastResponse
 		}},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -211,8 +212,12 @@ func Patch(ctx context.Context, c client.Client, object, before client.Object) (
 	return true, nil
 }
 
-// difference returns the merge patch that turns before into object, nil if they are alike.
+// difference returns the merge patch that turns before into object, nil if they are alike. Most often they are the same,
+// which is seen without writing both as JSON.
 func difference(object, before client.Object) (client.Patch, error) {
+	if reflect.DeepEqual(object, before) {
+		return nil, nil
+	}
 	data, err := client.MergeFrom(before).Data(object)
 	if err != nil {
 		return nil, fmt.Errorf("compare with what was read: %w", err)

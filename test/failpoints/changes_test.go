@@ -27,7 +27,7 @@ var changes = []scenario{
 			set.Spec.RunnerScaleSetName, set.Spec.RunnerScaleSetLabels = "other", []string{"builds"}
 		})
 	})},
-	{name: "name while it installs", run: func(w *world) {
+	{name: "name while it installs", installs: true, run: func(w *world) {
 		set := w.set(2)
 		w.create(w.secret(), set)
 		registered := func() bool { return len(w.github.Snapshot().ScaleSets) == 1 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 
 	"github.com/harrier-ci/harrier/test/failpoints/apiserver"
@@ -33,28 +34,49 @@ type fault struct {
 
 func (f fault) String() string { return fmt.Sprintf("%s: %s", f.effect, f.end) }
 
-// Of the effects of one name the first three are tried and the last two: what is repeated in between repeats itself.
+// Of the effects of one name the first three are tried and the last two of those that a scenario tries: what is repeated
+// in between repeats itself.
 const firstOfAName, lastOfAName = 3, 2
+
+// effect is one that was met.
+type effect struct {
+	name string
+	at   time.Time
+	// follows is the effect after which the same process has come to this one at once: nothing was written in between
+	// and no time has passed, so whoever dies before this one leaves what he leaves who dies after that one.
+	follows string
+	// first is set of the first of its kind.
+	first bool
+	// trying is set if it happened while effects were tried.
+	trying bool
+}
 
 // effects numbers the effects of a run and says what becomes of each. A name doesn't depend on how workers take turns:
 // it has the process, the verb, the object by the order in which objects of its kind were first written, and how often.
 type effects struct {
+	// version is how often the objects of the API server have changed.
+	version func() int64
+
 	mu     sync.Mutex
 	begun  bool
+	trying bool
 	faults []fault
-	names  []string
+	all    []effect
 	total  int
 	last   string
-	counts map[string]int
+	// flying is how many effects have begun and not ended, and written the version when one has ended last.
+	flying  int
+	written int64
+	counts  map[string]int
 	// ordinals number the objects of each resource.
 	ordinals map[string]int
 	objects  map[string]int
 	reached  []fault
 }
 
-func newEffects(faults []fault) *effects {
+func newEffects(version func() int64, faults []fault) *effects {
 	return &effects{
-		faults: faults, counts: map[string]int{}, ordinals: map[string]int{}, objects: map[string]int{},
+		version: version, faults: faults, counts: map[string]int{}, ordinals: map[string]int{}, objects: map[string]int{},
 	}
 }
 
@@ -63,6 +85,13 @@ func (e *effects) begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begun = true
+}
+
+// try says whether the effects from now on are tried, or only counted.
+func (e *effects) try(trying bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.trying = trying
 }
 
 // next names an effect and returns the end that is planned for it, empty for the usual one.
@@ -77,7 +106,15 @@ func (e *effects) next(name string) end {
 	}
 	e.counts[name]++
 	name = nth(name, e.counts[name])
-	e.names = append(e.names, name)
+	met := effect{name: name, at: time.Now(), trying: e.trying}
+	if len(e.all) > 0 {
+		last := e.all[len(e.all)-1]
+		if processOf(last.name) == processOf(name) && last.at.Equal(met.at) && e.flying == 0 && e.written == e.version() {
+			met.follows = last.name
+		}
+	}
+	e.all = append(e.all, met)
+	e.flying++
 	for i, planned := range e.faults {
 		if planned.effect == name {
 			e.faults = slices.Delete(slices.Clone(e.faults), i, i+1)
@@ -88,6 +125,18 @@ func (e *effects) next(name string) end {
 	return ""
 }
 
+// ended notes that an effect of next has ended.
+func (e *effects) ended() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flying, e.written = e.flying-1, e.version()
+}
+
+func processOf(effect string) string {
+	process, _, _ := strings.Cut(effect, " ")
+	return process
+}
+
 // nth is the name of an effect that has come so often.
 func nth(name string, times int) string {
 	if times == 1 {
@@ -96,25 +145,52 @@ func nth(name string, times int) string {
 	return fmt.Sprintf("%s ×%d", name, times)
 }
 
-// tried returns the effects of a play that are tried.
-func (e *effects) tried() (names []string) {
+// tried returns the effects of a play that are tried. One that follows an effect which isn't stands for itself.
+func (e *effects) tried() (tried []effect) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	chosen := map[string]bool{}
-	for name, count := range e.counts {
-		for times := range count {
-			if times < firstOfAName || times >= count-lastOfAName {
-				chosen[nth(name, times+1)] = true
-			}
+	times := map[string][]string{} // by name, those that were met, each with its number
+	for _, met := range e.all {
+		if met.trying {
+			times[unnumbered(met.name)] = append(times[unnumbered(met.name)], met.name)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(e.names), func(name string) bool { return !chosen[name] })
+	chosen, kinds := map[string]bool{}, map[string]bool{}
+	for _, names := range times {
+		for i, name := range names {
+			chosen[name] = i < firstOfAName || i >= len(names)-lastOfAName
+		}
+	}
+	for _, met := range e.all {
+		if !chosen[met.name] {
+			continue
+		}
+		if !chosen[met.follows] {
+			met.follows = ""
+		}
+		met.first = !kinds[met.kind()]
+		kinds[met.kind()] = true
+		tried = append(tried, met)
+	}
+	return tried
+}
+
+// unnumbered is a name without how often it has come.
+func unnumbered(name string) string {
+	name, _, _ = strings.Cut(name, " ×")
+	return name
+}
+
+// reads reports whether an effect of this name changes nothing: a read of GitHub, or of a vault.
+func reads(name string) bool {
+	return strings.Contains(name, " GitHub GET ") || strings.Contains(name, " vault ")
 }
 
 // beats reports whether an effect of this name is repeated while nothing happens: the listener reads statistics and
-// publishes them with every empty poll, and the set says that it has seen them.
+// publishes them with every empty poll, the set says that it has seen them, vaults are read every minute, and a ledger
+// writes that it looks.
 func beats(name string) bool {
-	return strings.Contains(name, " GitHub GET ") || strings.HasPrefix(name, "listener patch ephemeralrunnersets#") ||
+	return reads(name) || strings.Contains(name, " SQL ") || strings.HasPrefix(name, "listener patch ephemeralrunnersets#") ||
 		strings.HasPrefix(name, "manager patch ephemeralrunnersets/status#")
 }
 
@@ -153,8 +229,8 @@ func (e *effects) ofKubernetes(process string, r *http.Request) (name string, nu
 		e.ordinal(kind, asked.Namespace, asked.Name)), true
 }
 
-// ofGitHub names a call to GitHub. A poll is none: it changes nothing, and there is always one.
-func (e *effects) ofGitHub(process string, r *http.Request) (name string, numbered bool) {
+// ofInternet names a call to GitHub or to a vault. A poll is none: it changes nothing, and there is always one.
+func (e *effects) ofInternet(process string, r *http.Request) (name string, numbered bool) {
 	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/message") {
 		return "", false
 	}
@@ -168,18 +244,59 @@ func (e *effects) ofGitHub(process string, r *http.Request) (name string, number
 			words = append(words, part)
 		}
 	}
-	return fmt.Sprintf("%s GitHub %s %s", process, r.Method, strings.Join(words, "/")), true
+	service := "GitHub"
+	if r.URL.Host != gitHubHost {
+		service = "vault"
+	}
+	return fmt.Sprintf("%s %s %s %s", process, service, r.Method, strings.Join(words, "/")), true
 }
 
-// ends are the ends that an effect of this name can have. After a read nothing is different, so that to die then, or to
-// lose its answer, is to die before the next effect, or to get no answer.
-func ends(name string) []end {
-	if strings.Contains(name, " GitHub GET ") {
-		return []end{diesBefore, tooMany, serverError, timeout}
+// ends are the ends that are tried of an effect, each of which leaves something else:
+//
+//   - After a read nothing is different, so that to die then, or to lose its answer, is to die before the next effect, or
+//     to get no answer. Nor is it after an Event, which nobody reads.
+//   - What dying before an effect leaves is tried once, if it is what dying after the last one leaves.
+//   - The API server's 429 says when to come again, and client-go does, so that a process sees a write that takes a
+//     second. That is tried of the first write of each kind.
+//   - Conflict is for what exists.
+func (e effect) ends() (all []end) {
+	kubernetes := !strings.Contains(e.name, " GitHub ")
+	if strings.Contains(e.name, " SQL ") {
+		return e.endsOfStatement()
 	}
-	all := []end{diesBefore, diesAfter, answerLost, tooMany, serverError, timeout}
-	if !strings.Contains(name, " GitHub ") && !strings.Contains(name, " create ") {
+	if e.follows == "" {
+		all = append(all, diesBefore)
+	}
+	switch {
+	case reads(e.name):
+		return append(all, tooMany, serverError, timeout)
+	case strings.HasSuffix(e.kind(), " event"):
+		return append(all, serverError, timeout)
+	}
+	all = append(all, diesAfter, answerLost, serverError, timeout)
+	if !kubernetes || e.first {
+		all = append(all, tooMany)
+	}
+	if kubernetes && !strings.Contains(e.name, " create ") {
 		all = append(all, conflict)
 	}
 	return all
+}
+
+// kind is the name without a number: process, verb and resource.
+func (e effect) kind() string {
+	name, _, _ := strings.Cut(unnumbered(e.name), "#")
+	return name
+}
+
+// endsOfStatement are those of a statement of the ledger's database. One within a transaction leaves nothing until that
+// is committed.
+func (e effect) endsOfStatement() (all []end) {
+	if e.follows == "" {
+		all = append(all, diesBefore)
+	}
+	if !strings.HasSuffix(e.kind(), withinTransaction) {
+		all = append(all, diesAfter, answerLost)
+	}
+	return append(all, serverError, timeout)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,44 +17,32 @@ import (
 
 var (
 	seed = flag.Uint64("failpoints.seed", 1, "which runs are drawn")
-	most = flag.Int("failpoints.runs", 10, "runs of each scenario with one fault, drawn by the seed; 0 means all")
+	most = flag.Int("failpoints.runs", 5, "runs of each scenario with one fault, drawn by the seed; 0 means all, -1 none")
 	both = flag.Int("failpoints.pairs", 0, "runs of each scenario with two faults, drawn by the seed")
-	only = flag.String("failpoints.scenario", "", "the only scenario to run")
+	only = flag.String("failpoints.scenario", "", "a regular expression for the scenarios to run")
 	once = flag.String("failpoints.fault", "", "a regular expression for the faults to run, such as \"create pods: dies\"")
 )
 
 // workers is the number of bubbles at a time: the machine of the gate has two cores.
 const workers = 2
 
-// counts are what is kept of the runs of a scenario.
-type counts struct {
-	effects, ends, runs, reached int
-	took                         time.Duration
-}
-
 func TestEveryEffectIsAPlaceToDie(t *testing.T) {
-	table := &strings.Builder{}
-	columns := tabwriter.NewWriter(table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(columns, "scenario\teffects\tends\truns\tfaults met\tseconds\t")
-	line := func(name string, c counts) {
-		fmt.Fprintf(columns, "%s\t%d\t%d\t%d\t%d\t%.0f\t\n", name, c.effects, c.ends, c.runs, c.reached, c.took.Seconds())
-	}
-	var sum counts
-	for _, s := range slices.Concat(lives, changes, troubles, takeovers) {
-		if *only != "" && *only != s.name {
+	var found table
+	for _, s := range slices.Concat(lives, modes, changes, troubles, outside, takeovers) {
+		if !chosen(s) {
 			continue
 		}
-		t.Run(s.name, func(t *testing.T) {
-			c := tryAll(t, s)
-			line(s.name, c)
-			sum = counts{
-				sum.effects + c.effects, sum.ends + c.ends, sum.runs + c.runs, sum.reached + c.reached, sum.took + c.took,
-			}
-		})
+		t.Run(s.name, func(t *testing.T) { found.add(s.name, tryAll(t, s)) })
 	}
-	line("all", sum)
-	_ = columns.Flush() // to a Builder
-	fmt.Fprintf(os.Stdout, "seed %d\n%s", *seed, table)
+	fmt.Fprintf(os.Stdout, "seed %d\n%s", *seed, found.text())
+	if *only == "" {
+		found.check(t)
+	}
+}
+
+// chosen reports whether a scenario is to be run.
+func chosen(s scenario) bool {
+	return *only == "" || regexp.MustCompile("^(?:"+*only+")$").MatchString(s.name)
 }
 
 // tryAll runs a scenario as it is, and then with each fault that was drawn.
@@ -101,9 +88,9 @@ func tryAll(t *testing.T, s scenario) counts {
 func plansFor(base result) (plans [][]fault, all int) {
 	var single []fault
 	wanted := regexp.MustCompile(*once)
-	for _, name := range base.effects {
-		for _, how := range ends(name) {
-			if f := (fault{name, how}); wanted.MatchString(f.String()) {
+	for _, e := range base.effects {
+		for _, how := range e.ends() {
+			if f := (fault{e.name, how}); wanted.MatchString(f.String()) {
 				single = append(single, f)
 			}
 		}
@@ -111,8 +98,11 @@ func plansFor(base result) (plans [][]fault, all int) {
 	random := rand.New(rand.NewPCG(*seed, 0))
 	drawn := slices.Clone(single)
 	random.Shuffle(len(drawn), func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
-	if *most > 0 {
+	switch {
+	case *most > 0:
 		drawn = drawn[:min(*most, len(drawn))]
+	case *most < 0:
+		drawn = nil
 	}
 	for _, f := range drawn {
 		plans = append(plans, []fault{f})

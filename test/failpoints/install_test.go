@@ -11,8 +11,8 @@ import (
 
 // lives are the scenarios from an installation to its end.
 var lives = []scenario{
-	{name: "burst and drain", run: burst},
-	{name: "sidecar, two idle runners", run: func(w *world) {
+	{name: "burst and drain", installs: true, uninstalls: true, run: burst},
+	{name: "sidecar, two idle runners", uninstalls: true, run: func(w *world) {
 		two, always := 2, corev1.ContainerRestartPolicyAlways
 		set := w.set(3, func(set *v1alpha1.AutoscalingRunnerSet) {
 			set.Spec.MinRunners = &two
@@ -30,8 +30,8 @@ var lives = []scenario{
 		w.rest()
 		w.uninstall(set)
 	}},
-	{name: "two managers", managers: 2, run: burst},
-	{name: "uninstall without GitHub", run: func(w *world) {
+	{name: "two managers", managers: 2, installs: true, uninstalls: true, run: burst},
+	{name: "uninstall without GitHub", uninstalls: true, run: func(w *world) {
 		set := w.set(2)
 		if !w.install(set) {
 			return
@@ -47,7 +47,7 @@ var lives = []scenario{
 		w.forgive = []string{"scale set builds at GitHub", "session of "} // nobody can delete them
 		w.uninstall(set)
 	}},
-	{name: "uninstall while it installs", run: func(w *world) {
+	{name: "uninstall while it installs", installs: true, uninstalls: true, run: func(w *world) {
 		set := w.set(2)
 		w.create(w.secret(), set)
 		registered := func() bool { return len(w.github.Snapshot().ScaleSets) == 1 }
@@ -62,7 +62,7 @@ var lives = []scenario{
 			w.uninstall(set) // the credentials, which helm deletes last if the user keeps them elsewhere
 		}
 	}},
-	{name: "uninstall while a job runs", run: func(w *world) {
+	{name: "uninstall while a job runs", uninstalls: true, run: func(w *world) {
 		set := w.set(2)
 		if !w.install(set) {
 			return

@@ -32,14 +32,16 @@ type judge struct {
 	forgive []string
 	// attempts is how many jobs there are at the end when one is run again; 0 if none may be.
 	attempts int
+	// unseen is how many jobs nobody could see who keeps the ledger.
+	unseen int
 	// results are those that jobs may have; succeeded if there is none.
 	results []string
 }
 
 // result is what came of a run.
 type result struct {
-	// effects are the names of those that are tried, total how many there were.
-	effects    []string
+	// effects are those that are tried, total how many there were.
+	effects    []effect
 	total      int
 	reached    []fault
 	violations []string
@@ -190,6 +192,9 @@ func (w *world) result() result {
 		if check.Status != "completed" {
 			w.violate("check run %d is %s", check.ID, check.Status)
 		}
+	}
+	if w.ledger != "" {
+		w.judgeLedger()
 	}
 	tried := w.effects.tried()
 	w.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -46,14 +47,19 @@ type carrier struct {
 	// effect names a request, and says whether it is an effect.
 	effect func(process string, r *http.Request) (name string, numbered bool)
 	refuse func(r *http.Request, how end) *http.Response
+	// weather is that on the way; nil is good.
+	weather *atomic.Pointer[weather]
 }
 
 func (w *world) kubernetes(p *process) http.RoundTripper {
-	return carrier{process: p, next: w.server, effect: w.effects.ofKubernetes, refuse: refusalOfKubernetes}
+	return carrier{
+		process: p, next: w.server, effect: w.effects.ofKubernetes, refuse: refusalOfKubernetes,
+		weather: &w.apiServer,
+	}
 }
 
 func (w *world) gitHub(p *process) http.RoundTripper {
-	return carrier{process: p, next: w.github.Transport(), effect: w.effects.ofGitHub, refuse: refusalOfGitHub}
+	return carrier{process: p, next: internet{w.github.Transport()}, effect: w.effects.ofInternet, refuse: refusalOfGitHub}
 }
 
 // RoundTrip carries a request unless the plan has another end for it.
@@ -61,9 +67,16 @@ func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.process.dead.Load() {
 		return nil, c.discard(r, errDead)
 	}
+	if c.weather != nil {
+		if answer := c.weather.Load().meet(r); answer != nil {
+			_ = c.discard(r, nil)
+			return answer, nil
+		}
+	}
 	var planned end
 	if name, numbered := c.effect(c.process.name, r); numbered {
 		planned = c.process.effects.next(name)
+		defer c.process.effects.ended()
 	}
 	switch planned {
 	case "":
@@ -134,12 +147,16 @@ func refusalOfGitHub(r *http.Request, how end) *http.Response {
 	if how == tooMany {
 		status = http.StatusTooManyRequests
 	}
-	answer := &http.Response{
-		StatusCode: status, Status: fmt.Sprint(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: http.NoBody, Request: r,
-	}
+	answer := respond(r, status, "")
 	if how == tooMany {
 		answer.Header.Set("Retry-After", "2")
 	}
 	return answer
+}
+
+func respond(r *http.Request, status int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, Status: fmt.Sprint(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}
 }

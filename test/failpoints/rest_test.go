@@ -52,6 +52,9 @@ func (w *world) statements() (said []string) {
 	seen := w.github.Snapshot()
 	said = append(said, fmt.Sprintf("%d scale sets, %d registrations, %d sessions at GitHub",
 		len(seen.ScaleSets), len(seen.Runners), len(seen.Sessions)))
+	if w.ledger != "" {
+		said = append(said, w.written()...)
+	}
 	slices.Sort(said)
 	return said
 }

@@ -18,10 +18,15 @@ type scenario struct {
 	github fakegithub.Options
 	// before is what happens before there is a manager; nothing of it is an effect.
 	before func(*world)
+	// installs and uninstalls have the effects of install and uninstall tried. Others begin with a scale set that is like
+	// that of a scenario which tries them, and end with one: what they would find was found there.
+	installs, uninstalls bool
 	// app has the scale set use a GitHub App instead of a token.
 	app bool
 	// managers is how many there are, one if it is zero.
 	managers int
+	// ledger has a ledger of jobs beside them.
+	ledger bool
 	// run is what users and jobs do. It returns early when something it waits for doesn't come, which is a violation.
 	run func(*world)
 }
@@ -61,11 +66,18 @@ func (w *world) secret() *corev1.Secret {
 // install installs a scale set as its chart does, and waits until a listener listens.
 func (w *world) install(set *v1alpha1.AutoscalingRunnerSet) bool {
 	w.create(w.secret(), set)
+	return w.listens()
+}
+
+// listens waits until a listener listens. From then on effects are tried.
+func (w *world) listens() bool {
+	defer w.effects.try(true)
 	return w.until("listening", 10*time.Minute, func() bool { return len(w.github.Snapshot().Sessions) == 1 })
 }
 
 // uninstall deletes what install has created, and waits until nothing is left.
 func (w *world) uninstall(set *v1alpha1.AutoscalingRunnerSet) bool {
+	w.effects.try(w.scenario.uninstalls)
 	for _, object := range []client.Object{w.secret(), set} {
 		if err := client.IgnoreNotFound(w.user.Delete(w.t.Context(), object)); err != nil {
 			w.t.Fatal(err)
@@ -118,10 +130,13 @@ func (w *world) idle(count int) bool {
 	})
 }
 
-// pods returns the pods of runners that have not ended.
-func (w *world) pods() (pods []corev1.Pod) {
+// pods returns the pods in the runners' namespace that run.
+func (w *world) pods() []corev1.Pod { return w.podsIn(runners) }
+
+// podsIn returns the pods that run in a namespace, or in all if it is empty.
+func (w *world) podsIn(namespace string) (pods []corev1.Pod) {
 	list := &corev1.PodList{}
-	if err := w.user.List(w.t.Context(), list, client.InNamespace(runners)); err != nil {
+	if err := w.user.List(w.t.Context(), list, client.InNamespace(namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	for i := range list.Items {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/harrier-ci/harrier/internal/listener/github"
 	"github.com/harrier-ci/harrier/internal/manager"
 	"github.com/harrier-ci/harrier/internal/testkube/fakenode"
+	"github.com/harrier-ci/harrier/test/arc"
 	"github.com/harrier-ci/harrier/test/failpoints/apiserver"
 )
 
@@ -35,7 +37,9 @@ const (
 	system    = "arc-systems"
 	runners   = "arc-runners"
 	leaseName = "manager"
-	gitHubURL = "http://github.invalid"
+	// gitHubHost is where GitHub is.
+	gitHubHost = "github.invalid"
+	gitHubURL  = "http://" + gitHubHost
 	// mostLag is how late a watch may be, as on a busy API server: what was written a moment ago isn't seen yet.
 	mostLag = 3 * time.Second
 	// restartDelay is how long a node takes to start a process again.
@@ -44,17 +48,30 @@ const (
 
 // world is all that a scenario has: an API server, a node, GitHub, a manager, and the listeners that this one starts.
 type world struct {
-	t       *testing.T
-	effects *effects
-	server  *apiserver.Server
-	github  *fakegithub.Server
+	t        *testing.T
+	scenario scenario
+	effects  *effects
+	server   *apiserver.Server
+	github   *fakegithub.Server
 	// user is a client that nobody counts.
 	user client.Client
 	log  logr.Logger
 
+	context context.Context //nolint:containedctx // the world ends with it
 	stop    context.CancelFunc
-	running sync.WaitGroup
 	node    *fakenode.Node
+	// managers and ledgers are those that serve now.
+	managers, ledgers service
+	// apiServer is what it is like, nil as ever.
+	apiServer atomic.Pointer[weather]
+	// drainedAt is the second in which all pods left node, 0 before that: later pods are for another one.
+	drainedAt atomic.Int64
+	// crashes is how many runners end before they have reached GitHub, and hooks are those of the others.
+	crashes atomic.Int32
+	hooks   func(pod *corev1.Pod) fakegithub.JobHook
+	// ledger is the file of the ledger's database, and arc the scale set that ARC has left.
+	ledger string
+	arc    *arc.Set
 
 	// credentials are those of the scale set.
 	credentials map[string][]byte
@@ -85,7 +102,8 @@ func inWorld(t *testing.T, s scenario, faults ...fault) (found result) {
 }
 
 func newWorld(t *testing.T, s scenario, faults []fault) *world {
-	w := &world{t: t, effects: newEffects(faults), server: apiserver.New(), log: logTo(t), begun: time.Now()}
+	server := apiserver.New()
+	w := &world{t: t, scenario: s, effects: newEffects(server.Version, faults), server: server, log: logTo(t), begun: time.Now()}
 	w.server.Lag = lagOf(faults)
 	options := s.github
 	w.credentials = map[string][]byte{"github_token": []byte("token")}
@@ -100,13 +118,11 @@ func newWorld(t *testing.T, s scenario, faults []fault) *world {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	w.stop = stop
+	w.context, w.stop = ctx, stop
 	w.node, err = fakenode.Launch(ctx, w.server.Config(w.server), fakenode.Options{
 		StartLatency: time.Second,
-		Runners: map[string]fakenode.Runner{
-			v1alpha1.ListenerContainerName: fakenode.RunnerFunc(w.runListener),
-			v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(w.runRunner),
-		},
+		Runners:      w.containers(),
+		Accepts:      w.stays,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,10 +131,33 @@ func newWorld(t *testing.T, s scenario, faults []fault) *world {
 		s.before(w)
 	}
 	w.effects.begin()
-	for range max(s.managers, 1) {
-		w.running.Go(func() { w.runManagers(ctx) })
+	w.effects.try(s.installs)
+	w.managers.begin(w, max(s.managers, 1), w.runManagers)
+	if s.ledger {
+		w.ledger = ledgerFile(t)
+		w.ledgers.begin(w, 1, w.runLedgers)
 	}
 	return w
+}
+
+// service is a Deployment: processes that a user can begin and end.
+type service struct {
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+func (s *service) begin(w *world, replicas int, run func(context.Context)) {
+	ctx, stop := context.WithCancel(w.context)
+	s.stop = stop
+	for range replicas {
+		s.running.Go(func() { run(ctx) })
+	}
+}
+
+// end ends the processes and waits for that.
+func (s *service) end() {
+	s.stop()
+	s.running.Wait()
 }
 
 // lagOf returns how late the watches of each resource are, some early, some late: of all that was written, each run sees
@@ -151,9 +190,24 @@ func appOf(key *rsa.PrivateKey) ([]fakegithub.App, map[string][]byte) {
 // end stops everything, as the end of a bubble requires.
 func (w *world) end() {
 	w.stop()
-	w.running.Wait()
+	w.managers.running.Wait()
+	w.ledgers.running.Wait()
 	w.node.Stop()
 	w.github.Close()
+}
+
+// containers are what the containers of pods do.
+func (w *world) containers() map[string]fakenode.Runner {
+	return map[string]fakenode.Runner{
+		v1alpha1.ListenerContainerName: fakenode.RunnerFunc(w.runListener),
+		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(w.runRunner),
+	}
+}
+
+// stays reports whether a pod is for the node that may be drained.
+func (w *world) stays(pod *corev1.Pod) bool {
+	drained := w.drainedAt.Load()
+	return drained == 0 || pod.CreationTimestamp.Unix() < drained
 }
 
 // runManagers runs one manager after the other.
@@ -244,9 +298,14 @@ func (w *world) connect(p *process) github.Connector {
 
 // runRunner is the runner's container.
 func (w *world) runRunner(ctx context.Context, c *fakenode.Container) int {
-	code, err := fakegithub.RunRunner(ctx, c.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"], fakegithub.RunnerOptions{
-		Client: &http.Client{Transport: w.github.Transport()}, Kill: c.Killed(),
-	})
+	if w.crashes.Add(-1) >= 0 {
+		return 1
+	}
+	options := fakegithub.RunnerOptions{Client: &http.Client{Transport: w.github.Transport()}, Kill: c.Killed()}
+	if w.hooks != nil {
+		options.Started = w.hooks(c.Pod)
+	}
+	code, err := fakegithub.RunRunner(ctx, c.Environment["ACTIONS_RUNNER_INPUT_JITCONFIG"], options)
 	if err != nil {
 		w.log.Info("A runner has ended without a job", "pod", c.Pod.Name, "error", err.Error())
 	}

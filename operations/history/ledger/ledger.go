@@ -49,7 +49,12 @@ func Open(ctx context.Context, at string) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{db: db, writer: rand.Text(), timeout: callTimeout, adding: make(chan struct{}, mostAdding)}, nil
+	return On(db), nil
+}
+
+// On returns the ledger in an open database, whose tables are up to date.
+func On(db *database.Database) *Ledger {
+	return &Ledger{db: db, writer: rand.Text(), timeout: callTimeout, adding: make(chan struct{}, mostAdding)}
 }
 
 // Close closes the database.

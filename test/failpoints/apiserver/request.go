@@ -52,7 +52,7 @@ var kinds = map[string]string{
 	"persistentvolumes": "PersistentVolume", "pods": "Pod", "secrets": "Secret", "serviceaccounts": "ServiceAccount",
 	"namespaces": "Namespace", "nodes": "Node", "resourcequotas": "ResourceQuota", "roles": "Role",
 	"rolebindings": "RoleBinding", "leases": "Lease", "poddisruptionbudgets": "PodDisruptionBudget",
-	"volumesnapshots": "VolumeSnapshot", "deployments": "Deployment",
+	"volumesnapshots": "VolumeSnapshot", "deployments": "Deployment", "jobs": "Job",
 }
 
 // ours is the group whose kinds a CRD defines, with a status of its own and generations.

@@ -40,6 +40,11 @@ type Server struct {
 	// observers are told of each change, under the lock.
 	observers []func(Change)
 	names     int
+	// silent is until when no watch tells anything.
+	silent time.Time
+	// compacted is the version from which on changes are known, and cut ends the watches that began before a restore.
+	compacted int64
+	cut       chan struct{}
 }
 
 // Change is one of an object; Before is nil of a new one, After of one that is gone.
@@ -53,7 +58,7 @@ func New() *Server {
 	return &Server{
 		version: 1, // to a client, version 0 is any
 		objects: map[resource]map[key]*stored{}, uids: map[string]place{}, watchers: map[*watcher]struct{}{},
-		applied: map[string]map[string]any{},
+		applied: map[string]map[string]any{}, cut: make(chan struct{}),
 	}
 }
 
@@ -162,14 +167,21 @@ func (s *Server) serve(r *http.Request, q Request, body []byte) ([]byte, error) 
 	return nil, apierrors.NewMethodNotSupported(q.groupResource(), q.Verb)
 }
 
-// Objects returns copies of all objects, by the name of their resource.
+// Version is that of the last change.
+func (s *Server) Version() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// Objects returns all objects, by the name of their resource. Nobody may change them.
 func (s *Server) Objects() map[string][]*unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string][]*unstructured.Unstructured{}
 	for of, objects := range s.objects {
 		for _, name := range sortedKeys(objects) {
-			found[of.plural] = append(found[of.plural], objects[name].object.DeepCopy())
+			found[of.plural] = append(found[of.plural], objects[name].object)
 		}
 	}
 	return found

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,6 +24,7 @@ type watcher struct {
 	ctx      context.Context //nolint:containedctx // that of the request, which the body answers
 	lag      time.Duration
 	wake     chan struct{}
+	cut      chan struct{}
 	closed   chan struct{}
 	closing  sync.Once
 
@@ -58,7 +60,11 @@ func (s *Server) watch(r *http.Request, q Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	w.cut = s.cut
 	since, _ := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+	if since != 0 && since < s.compacted {
+		return Refusal(r, apierrors.NewResourceExpired("the version is of before a restore")), nil
+	}
 	initial, _ := strconv.ParseBool(query.Get("sendInitialEvents"))
 	if since == 0 || initial {
 		for _, name := range sortedKeys(s.objects[q.resource]) {
@@ -88,11 +94,15 @@ func (s *Server) tell(c change) {
 	if c.after != nil {
 		told.After = c.after.object
 	}
-	for _, observer := range s.observers {
-		observer(told)
-	}
+	s.observed(told)
 	for w := range s.watchers {
 		w.tell(c)
+	}
+}
+
+func (s *Server) observed(c Change) {
+	for _, observer := range s.observers {
+		observer(c)
 	}
 }
 
@@ -129,8 +139,12 @@ func (w *watcher) bookmark(version int64) {
 
 func (w *watcher) send(kind watch.EventType, object []byte) {
 	line := encode(map[string]any{"type": string(kind), "object": json.RawMessage(object)})
+	arrives := time.Now().Add(w.lag)
+	if arrives.Before(w.server.silent) {
+		arrives = w.server.silent
+	}
 	w.mu.Lock()
-	w.coming = append(w.coming, event{time.Now().Add(w.lag), append(line, '\n')})
+	w.coming = append(w.coming, event{arrives, append(line, '\n')})
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
@@ -153,6 +167,8 @@ func (w *watcher) Read(into []byte) (int, error) {
 		case <-next:
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
+		case <-w.cut:
+			return 0, io.EOF
 		case <-w.ctx.Done():
 			return 0, io.EOF
 		}
