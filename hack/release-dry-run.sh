@@ -18,8 +18,9 @@ end() {
   rm -rf "$scratch"
 }
 trap end EXIT
-# Until there is a release before this one, a commit plays it.
+# Until there is a release before this one, a commit plays it; where the clone is too shallow, its oldest one.
 before=ae13a352
+git -C "$hack/.." cat-file -e "$before^{commit}" 2>/dev/null || before=$(git -C "$hack/.." rev-list HEAD | tail -n 1)
 
 say() { echo "release-dry-run.sh: $* (${SECONDS} s)" >&2; }
 quietly() { "$@" >"$scratch/said" 2>&1 || { cat "$scratch/said" >&2; exit 1; }; }
@@ -84,7 +85,7 @@ for chart in gha-runner-scale-set-controller gha-runner-scale-set; do
 done
 cmp "$scratch"/user/gha-runner-scale-set*.tgz "$release/gha-runner-scale-set-$version.tgz"
 
-say "installing it on an API server, and upgrading from the release before and back"
+say "installing it on an API server, and upgrading from the release before, which commit $before plays, and back"
 export HARRIER_KUBERNETES
 HARRIER_KUBERNETES=$("$hack/kubernetes.sh")
 go build -C "$scratch/harrier" -o "$scratch/apiserver" ./test/apiserver

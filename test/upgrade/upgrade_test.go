@@ -19,8 +19,10 @@ import (
 	"github.com/harrier-ci/harrier/test/rig"
 )
 
-// Until there is a release, a commit plays the one before.
-var from = flag.String("upgrade.from", "ae13a352", "the releases to upgrade from: commits, tags or directories, separated by commas")
+// Until there is a release, a commit plays the one before; where the clone is too shallow to have it, its oldest one.
+const played = "ae13a352"
+
+var from = flag.String("upgrade.from", played, "the releases to upgrade from: commits, tags or directories, separated by commas")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
