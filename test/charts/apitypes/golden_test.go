@@ -54,6 +54,8 @@ type runnerSetSpec struct {
 	MaxStartsPerMinute   any `json:"maxStartsPerMinute"`
 	PendingTimeout       any `json:"pendingTimeout"`
 	RegistrationTimeout  any `json:"registrationTimeout"`
+	SidecarGracePeriod   any `json:"sidecarGracePeriod"`
+	JobGracePeriod       any `json:"jobGracePeriod"`
 	FailedHistoryLimit   any `json:"failedHistoryLimit"`
 	ListenerMetrics      any `json:"listenerMetrics"`
 	EphemeralRunner      any `json:"ephemeralRunnerMetadata"`
