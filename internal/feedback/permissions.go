@@ -78,28 +78,38 @@ func (p *Permissions) Refusal(wanted v1alpha1.Feedback, now time.Time) (refused 
 	if p.since.IsZero() {
 		p.since = now
 	}
-	wantsReruns := wanted.RerunLostJobs != nil
 	check, accepted := p.refusedChecks(now)
-	switch until = p.reruns.at.Add(permissionBackoff); {
+	switch {
 	case wanted.Checks && check.refused != "" && p.Trying:
 		return "", false, time.Time{}
 	case wanted.Checks && check.refused != "":
 		return "check runs (feedback.checks) need a GitHub App with the repository permissions Checks: read and write and " +
 			"Actions: read; GitHub says: " +
 			check.refused, true, check.at.Add(refusalHolds)
-	case wantsReruns && p.reruns.refused != "" && now.Before(until):
-		return "lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and " +
-			"write; GitHub says: " +
-			p.reruns.refused, true, until
-	case wanted.JobLinks && now.Before(p.RetryLinksAt()):
-		return "links to the logs of jobs (feedback.jobLinks) need the repository permission Actions: read; GitHub says: " +
-			p.links.refused, true, p.RetryLinksAt()
 	}
-	granted := (accepted || !wanted.Checks) && (p.reruns.isGrant() || !wantsReruns) && (p.links.isGrant() || !wanted.JobLinks)
+	if refused, until = p.refusedActions(wanted, now); refused != "" {
+		return refused, true, until
+	}
+	granted := (accepted || !wanted.Checks) && (p.reruns.isGrant() || wanted.RerunLostJobs == nil) &&
+		(p.links.isGrant() || !wanted.JobLinks)
 	if doubt := p.since.Add(permissionBackoff); !granted && now.Before(doubt) {
 		return "", false, doubt
 	}
 	return "", true, time.Time{}
+}
+
+// refusedActions names the permission for workflow runs that is missing, and until when that holds; empty if none is.
+func (p *Permissions) refusedActions(wanted v1alpha1.Feedback, now time.Time) (refused string, until time.Time) {
+	until = p.reruns.at.Add(permissionBackoff)
+	if wanted.RerunLostJobs != nil && p.reruns.refused != "" && now.Before(until) {
+		return "lost jobs can't be run again (feedback.rerunLostJobs) without the repository permission Actions: read and " +
+			"write; GitHub says: " + p.reruns.refused, until
+	}
+	if until = p.RetryLinksAt(); wanted.JobLinks && now.Before(until) {
+		return "links to the logs of jobs (feedback.jobLinks) need the repository permission Actions: read; GitHub says: " +
+			p.links.refused, until
+	}
+	return "", time.Time{}
 }
 
 func (a answer) isGrant() bool { return !a.at.IsZero() && a.refused == "" }

@@ -50,7 +50,7 @@ func (a *Authors) Link(ctx context.Context, p *pass.Pass) error {
 		return nil
 	}
 	known, errs := map[int64]*listing{}, []error(nil)
-	m.noteListings(p.Now)
+	m.noteListings()
 	for _, r := range p.Runners {
 		if r.Run == 0 {
 			continue
@@ -71,7 +71,7 @@ func (a *Authors) Link(ctx context.Context, p *pass.Pass) error {
 }
 
 // noteListings counts what is being read, and notes what every other read has to wait for.
-func (m *memory) noteListings(now time.Time) {
+func (m *memory) noteListings() {
 	m.reading = 0
 	for _, of := range m.listings {
 		call, known := of.last.Get()
