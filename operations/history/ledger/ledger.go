@@ -36,6 +36,9 @@ type Ledger struct {
 	folded atomic.Bool
 	// adding has room for the questions that add up periods at a time.
 	adding chan struct{}
+	// pricing has room for the questions that hold the costs of all groups at a time: they do from their first query to their
+	// last.
+	pricing chan struct{}
 }
 
 // At most mostAdding questions add up periods at a time, the others wait: each takes up to 40 MiB, for the groups that
@@ -49,7 +52,8 @@ func Open(ctx context.Context, at string) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{db: db, writer: rand.Text(), timeout: callTimeout, adding: make(chan struct{}, mostAdding)}, nil
+	return &Ledger{db: db, writer: rand.Text(), timeout: callTimeout, adding: make(chan struct{}, mostAdding),
+		pricing: make(chan struct{}, mostAdding)}, nil
 }
 
 // Close closes the database.
