@@ -143,14 +143,23 @@ func (l *Ledger) allFolded(ctx context.Context) (bool, error) {
 	return folded, nil
 }
 
-// periodRows is rows for a question that adds up periods.
-func (l *Ledger) periodRows(ctx context.Context, q *query, scan func(*sql.Rows) error) error {
+// enter waits for a place in a room, and returns how to leave it.
+func enter(ctx context.Context, room chan struct{}) (leave func(), err error) {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
-	case l.adding <- struct{}{}:
+		return nil, ctx.Err()
+	case room <- struct{}{}:
+		return func() { <-room }, nil
 	}
-	defer func() { <-l.adding }()
+}
+
+// periodRows is rows for a question that adds up periods.
+func (l *Ledger) periodRows(ctx context.Context, q *query, scan func(*sql.Rows) error) error {
+	leave, err := enter(ctx, l.adding)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return l.rows(ctx, q, scan)
 }
 

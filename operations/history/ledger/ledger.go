@@ -36,6 +36,9 @@ type Ledger struct {
 	folded atomic.Bool
 	// adding has room for the questions that add up periods at a time.
 	adding chan struct{}
+	// pricing has room for the questions that hold the costs of all groups at a time: they do from their first query to their
+	// last.
+	pricing chan struct{}
 }
 
 // At most mostAdding questions add up periods at a time, the others wait: each takes up to 40 MiB, for the groups that
@@ -54,7 +57,8 @@ func Open(ctx context.Context, at string) (*Ledger, error) {
 
 // On returns the ledger in an open database, whose tables are up to date.
 func On(db *database.Database) *Ledger {
-	return &Ledger{db: db, writer: rand.Text(), timeout: callTimeout, adding: make(chan struct{}, mostAdding)}
+	return &Ledger{db: db, writer: rand.Text(), timeout: callTimeout, adding: make(chan struct{}, mostAdding),
+		pricing: make(chan struct{}, mostAdding)}
 }
 
 // Close closes the database.

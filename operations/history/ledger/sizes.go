@@ -42,6 +42,11 @@ func (k *kindOfJob) names() []any {
 // Sizes returns the use of each job of a workflow that the filter chooses, the largest saving first. Pages have all kinds,
 // the dearest first. Kinds that are folded are left out: no size suits all of them.
 func (l *Ledger) Sizes(ctx context.Context, filter Filter, rules Prices) (page Part[Size], err error) {
+	leave, err := enter(ctx, l.pricing)
+	if err != nil {
+		return page, err
+	}
+	defer leave()
 	q, err := l.periods(ctx, "SELECT "+kindColumns+", "+sums.NumberColumns+", "+sums.HistogramColumns+" FROM usage_periods", &filter,
 		ByJob)
 	if err != nil {

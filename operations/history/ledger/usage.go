@@ -26,6 +26,11 @@ func (l *Ledger) Usage(ctx context.Context, by By, filter Filter, prices Prices)
 	if _, known := groups[by]; !known && by != ByAll {
 		return page, &FilterError{"by", string(by), wantedBy + " or all"}
 	}
+	leave, err := enter(ctx, l.pricing)
+	if err != nil {
+		return page, err
+	}
+	defer leave()
 	costs, err := l.costs(ctx, by, &filter, prices)
 	if err != nil {
 		return page, err
@@ -66,6 +71,11 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 	if _, known := groups[by]; !known {
 		return nil, &FilterError{"by", string(by), wantedBy}
 	}
+	leave, err := enter(ctx, l.pricing)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	costs, err := l.costs(ctx, by, &filter, prices)
 	if err != nil {
 		return nil, err
