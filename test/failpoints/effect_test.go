@@ -34,9 +34,9 @@ type fault struct {
 
 func (f fault) String() string { return fmt.Sprintf("%s: %s", f.effect, f.end) }
 
-// Of the effects of one name the first three are tried and the last two of those that a scenario tries: what is repeated
+// Of the effects of one name the first two are tried and the last of those that a scenario tries: what is repeated
 // in between repeats itself.
-const firstOfAName, lastOfAName = 3, 2
+const firstOfAName, lastOfAName = 2, 1
 
 // effect is one that was met.
 type effect struct {
