@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
@@ -30,6 +31,26 @@ func TestWhatIsPublishedIsWhatWasMade(t *testing.T) {
 	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err != nil {
 		t.Fatal(err)
 	}
+	checkPushed(t, tag)
+	// A step that is repeated finds signatures, which no checksum covers.
+	write(t, filepath.Join(directory, "SHA256SUMS.sigstore.json"), "{}")
+	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err != nil {
+		t.Error(err)
+	}
+	write(t, filepath.Join(directory, "gha-runner-scale-set-1.2.3.tgz"), "another chart")
+	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err == nil ||
+		!strings.Contains(err.Error(), "make it again") {
+		t.Errorf("a changed release: %v", err)
+	}
+	if err := publish(t.Context(), t.TempDir(), tag.RegistryStr()); err == nil ||
+		!strings.Contains(err.Error(), "is not a release") {
+		t.Errorf("no release: %v", err)
+	}
+}
+
+// checkPushed compares what a registry has with what was made.
+func checkPushed(t *testing.T, tag name.Tag) {
+	t.Helper()
 	got, err := remote.Index(tag.Registry.Repo("team", "gha-runner-scale-set-controller").Tag("1.2.3"))
 	if err != nil {
 		t.Fatal(err)
@@ -48,19 +69,5 @@ func TestWhatIsPublishedIsWhatWasMade(t *testing.T) {
 			manifest.Layers[0].MediaType != ownersLayer {
 			t.Errorf("Artifact Hub finds %+v beside %s; %v", manifest, chart, err)
 		}
-	}
-	// A step that is repeated finds signatures, which no checksum covers.
-	write(t, filepath.Join(directory, "SHA256SUMS.sigstore.json"), "{}")
-	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err != nil {
-		t.Error(err)
-	}
-	write(t, filepath.Join(directory, "gha-runner-scale-set-1.2.3.tgz"), "another chart")
-	if err := publish(t.Context(), directory, tag.RegistryStr()+"/team"); err == nil ||
-		!strings.Contains(err.Error(), "make it again") {
-		t.Errorf("a changed release: %v", err)
-	}
-	if err := publish(t.Context(), t.TempDir(), tag.RegistryStr()); err == nil ||
-		!strings.Contains(err.Error(), "is not a release") {
-		t.Errorf("no release: %v", err)
 	}
 }

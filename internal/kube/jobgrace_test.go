@@ -107,7 +107,7 @@ func TestScriptThatWaitsForAJob(t *testing.T) {
 					test.processes + "\ntrue\n",
 				"clock": "0\n",
 			} {
-				if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o755); err != nil { //nolint:gosec // they are programs
+				if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o755); err != nil {
 					t.Fatal(err)
 				}
 			}

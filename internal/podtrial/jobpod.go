@@ -75,7 +75,7 @@ func HooksOf(runner *corev1.Pod) *Hooks {
 	case file == "":
 		return hooks
 	}
-	found := false
+	var found bool
 	hooks.Template, found = sourceOf(&runner.Spec, container, file)
 	if !found {
 		return nil

@@ -103,7 +103,7 @@ func typed(t *testing.T, of *corev1.Pod, template string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-func TestThePodOfAJob(t *testing.T) {
+func TestThePodOfAJobHasTheRunnersClaim(t *testing.T) {
 	pod, err := typed(t, runner(volumeHooks), "")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,10 @@ func TestThePodOfAJob(t *testing.T) {
 	if claim := pod.Spec.Volumes[0].PersistentVolumeClaim; claim == nil || claim.ClaimName != "set-runner-check-work" {
 		t.Errorf("volumes %+v", pod.Spec.Volumes)
 	}
-	pod, err = typed(t, runner(copyingHooks), `
+}
+
+func TestThePodOfAJobIsAsItsTemplateSays(t *testing.T) {
+	pod, err := typed(t, runner(copyingHooks), `
 metadata:
   labels: {team: platform, actions.github.com/runner-busy: "no"}
   annotations: {a: b}

@@ -24,10 +24,8 @@ import (
 func (c *Controller) namedSet(
 	ctx context.Context, runner *v1alpha1.EphemeralRunner,
 ) (named *v1alpha1.EphemeralRunnerSet, err error) {
-	status, name := &runner.Status, runner.Labels[v1alpha1.LabelScaleSetName]
-	if runner.Annotations[v1alpha1.AnnotationStandalone] != "true" || len(runner.OwnerReferences) > 0 || name == "" ||
-		kube.ScaleSetOf(runner) != (types.NamespacedName{Namespace: runner.Namespace, Name: name}) ||
-		status.Phase != "" || status.RunnerID != 0 || status.HadJob() {
+	name := runner.Labels[v1alpha1.LabelScaleSetName]
+	if !mayBeTakenIn(runner, name) {
 		return nil, nil
 	}
 	var sets v1alpha1.EphemeralRunnerSetList
@@ -48,6 +46,14 @@ func (c *Controller) namedSet(
 		}
 	}
 	return named, nil
+}
+
+// mayBeTakenIn reports whether a runner may be taken in by a set of the scale set of a name.
+func mayBeTakenIn(runner *v1alpha1.EphemeralRunner, name string) bool {
+	status := &runner.Status
+	return runner.Annotations[v1alpha1.AnnotationStandalone] == "true" && len(runner.OwnerReferences) == 0 && name != "" &&
+		kube.ScaleSetOf(runner) == (types.NamespacedName{Namespace: runner.Namespace, Name: name}) &&
+		status.Phase == "" && status.RunnerID == 0 && !status.HadJob()
 }
 
 // servesLike reports whether a runner gets jobs of the set's scale set: otherwise those would wait beside it, as it

@@ -118,13 +118,8 @@ func (f *Findings) runningSummary(status *v1alpha1.AutoscalingRunnerSetStatus) [
 		return f.progressingSummary(podtemplate.ReasonChecking,
 			"the API server has not said yet whether it would admit the runners' pods")
 	}
-	if c := withStatus(conditions, v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue); c != nil {
-		lasting := f.Template.Lasting || (f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason))
-		return report.Unready(c.Reason, c.Message, lasting)
-	}
-	if c := withStatus(conditions, v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue); c != nil &&
-		c.Reason != v1alpha1.ReasonJobImageRefused && !f.Template.JobPodOptional {
-		return report.Unready(c.Reason, c.Message, podtemplate.Lasts(c, f.ObservedAt))
+	if summary := f.refusedPods(conditions); summary != nil {
+		return summary
 	}
 	for _, conditionType := range []string{v1alpha1.ConditionRunnerOutdated, v1alpha1.ConditionDegraded} {
 		if c := withStatus(conditions, conditionType, metav1.ConditionTrue); c != nil {
@@ -140,6 +135,19 @@ func (f *Findings) runningSummary(status *v1alpha1.AutoscalingRunnerSetStatus) [
 		return f.progressingSummary(c.Reason, c.Message)
 	}
 	return report.Ready(f.readyReason(status))
+}
+
+// refusedPods returns the summary of a set whose pods the API server refuses, nil if it takes what jobs can't do without.
+func (f *Findings) refusedPods(conditions []metav1.Condition) []metav1.Condition {
+	if c := withStatus(conditions, v1alpha1.ConditionPodTemplateRefused, metav1.ConditionTrue); c != nil {
+		lasting := f.Template.Lasting || (f.Template.Condition == nil && podtemplate.IsStalled(f.Set, c.Reason))
+		return report.Unready(c.Reason, c.Message, lasting)
+	}
+	c := withStatus(conditions, v1alpha1.ConditionJobPodRefused, metav1.ConditionTrue)
+	if c == nil || c.Reason == v1alpha1.ReasonJobImageRefused || f.Template.JobPodOptional {
+		return nil
+	}
+	return report.Unready(c.Reason, c.Message, podtemplate.Lasts(c, f.ObservedAt))
 }
 
 // listenerCause returns the listener's condition about what its controller could not do, nil if it could do everything.

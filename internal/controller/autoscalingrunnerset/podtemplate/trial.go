@@ -127,9 +127,7 @@ func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcil
 	if known && !last.Running() {
 		m.settled = true
 	}
-	_, refused := refusesRunner(last.Err)
-	_, jobRefused := refusesJob(last.Err)
-	if refused || jobRefused || !m.refusedSince.IsZero() || wasRefused(q.Set) != nil || q.PodsForbidden {
+	if m.concernsPods(last.Err, q) {
 		if err := t.lookAtPods(ctx, q, m, again); err != nil {
 			return Verdict{}, err
 		}
@@ -151,6 +149,13 @@ func (t *Trials) Try(ctx context.Context, q Question, m *Memory, again *reconcil
 		verdict.JobPod, verdict.Altered = m.judgeJob(last, q.Set), altered(last, q.Set)
 	}
 	return verdict, nil
+}
+
+// concernsPods reports whether real pods may correct what is known: something was refused, or is.
+func (m *Memory) concernsPods(answer error, q Question) bool {
+	_, refused := refusesRunner(answer)
+	_, jobRefused := refusesJob(answer)
+	return refused || jobRefused || !m.refusedSince.IsZero() || wasRefused(q.Set) != nil || q.PodsForbidden
 }
 
 // WasChecking reports whether the status waits for the first answer about a template.
