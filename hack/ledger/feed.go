@@ -105,10 +105,6 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 	if err != nil {
 		return 0, err
 	}
-	longer := int64(7 * secondsInDay)
-	if span < secondsInDay {
-		longer = secondsInDay
-	}
 	for set := range sets {
 		one := job(set, now)
 		for kind := range kinds {
@@ -149,16 +145,28 @@ func feedPeriod(ctx context.Context, db *sql.DB, started, span int64, kinds int)
 			"84:2000 200:100", 0)...)...); err != nil {
 			return 0, err
 		}
-		for table, period := range map[string][2]int64{
-			"stale_periods": {longer, started - started%longer}, "unfolded_periods": {span, started},
-		} {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO "+table+" VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
-				append([]any{period[0], period[1]}, of...)...); err != nil {
-				return 0, err
-			}
+		if err := markFed(ctx, tx, span, started, of); err != nil {
+			return 0, err
 		}
 	}
 	return rows, tx.Commit()
+}
+
+// markFed marks what is to be made of the sums of a set in a period: the longer period, and the sums of the whole set.
+func markFed(ctx context.Context, tx *sql.Tx, span, started int64, set []any) error {
+	longer := int64(7 * secondsInDay)
+	if span < secondsInDay {
+		longer = secondsInDay
+	}
+	for table, period := range map[string][2]int64{
+		"stale_periods": {longer, started - started%longer}, "unfolded_periods": {span, started},
+	} {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO "+table+" VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+			append([]any{period[0], period[1]}, set...)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // amounts are what so many jobs requested on each of some machines, in the form of the database.

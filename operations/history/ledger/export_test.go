@@ -1,9 +1,13 @@
 package ledger
 
-import "time"
+import (
+	"time"
+
+	"github.com/harrier-ci/harrier/operations/history/ledger/addup"
+)
 
 // EndCallsAfter has calls of the database end sooner than they do by themselves.
 func (l *Ledger) EndCallsAfter(timeout time.Duration) { l.timeout = timeout }
 
 // MaxKinds is the limit of kinds of a scale set and period.
-const MaxKinds = maxKinds
+const MaxKinds = addup.MaxKinds

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/operations/history/fold"
+	"github.com/harrier-ci/harrier/operations/history/ledger/addup"
 	"github.com/harrier-ci/harrier/operations/history/ledger/period"
 	"github.com/harrier-ci/harrier/operations/history/rows"
 )
@@ -116,7 +117,7 @@ func (q *query) within(parts []period.Part, of func(span int64) int64) {
 		conditions = append(conditions, "(span = ? AND started >= ? AND started < ?)")
 		values = append(values, of(part.Span), part.From, part.To)
 	}
-	if condition, more := apart(parts, of); condition != "" {
+	if condition, more := addup.Apart(parts, of); condition != "" {
 		conditions, values = append(conditions, condition), append(values, more...)
 	}
 	if len(conditions) == 0 {

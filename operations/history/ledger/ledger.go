@@ -128,12 +128,6 @@ func (q *query) and(condition string, arguments ...any) {
 	q.add(condition, arguments...)
 }
 
-// union adds a query whose rows come besides.
-func (q *query) union(text string) {
-	q.add(" UNION ALL " + text)
-	q.joined = false
-}
-
 func (q *query) add(text string, arguments ...any) {
 	for _, argument := range arguments {
 		before, after, _ := strings.Cut(text, "?")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/harrier-ci/harrier/operations/history/ledger/addup"
 )
 
 const (
@@ -51,10 +53,10 @@ func (l *Ledger) Expire(ctx context.Context, cluster string, now time.Time, rete
 		{"gaps", "cluster, started", "ended < $1", oldest},
 		{"usage_periods", "span, started, cluster, namespace, set_name, repository, workflow, job_name",
 			"started + ABS(span) <= $1", oldest},
-		{"trend_periods", unitColumns + ", property, position", "started + span <= $1", oldest},
-		{"trend_periods", unitColumns + ", property, position", "span = 3600 AND apart = 0 AND started < $1", now.Add(-keepTrendHours).Unix()},
-		{"stale_periods", unitColumns, "started + span <= $1", oldest},
-		{"unfolded_periods", unitColumns, "started + span <= $1", oldest},
+		{"trend_periods", addup.UnitColumns + ", property, position", "started + span <= $1", oldest},
+		{"trend_periods", addup.UnitColumns + ", property, position", "span = 3600 AND apart = 0 AND started < $1", now.Add(-keepTrendHours).Unix()},
+		{"stale_periods", addup.UnitColumns, "started + span <= $1", oldest},
+		{"unfolded_periods", addup.UnitColumns, "started + span <= $1", oldest},
 		{"writers", "writer", "at < $1", oldest},
 		{"scale_sets", "cluster, namespace, set_name", "at < $1", oldest},
 	} {

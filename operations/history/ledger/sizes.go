@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/harrier-ci/harrier/operations/history/fold"
+	"github.com/harrier-ci/harrier/operations/history/ledger/addup"
 	"github.com/harrier-ci/harrier/operations/history/ledger/sums"
 	"github.com/harrier-ci/harrier/operations/history/prices"
 	"github.com/harrier-ci/harrier/operations/history/rows"
@@ -47,7 +48,7 @@ func (l *Ledger) Sizes(ctx context.Context, filter Filter, rules Prices) (page P
 		return page, err
 	}
 	defer leave()
-	q, err := l.periods(ctx, "SELECT "+kindColumns+", "+sums.NumberColumns+", "+sums.HistogramColumns+" FROM usage_periods", &filter,
+	q, err := l.periods(ctx, "SELECT "+addup.KindColumns+", "+sums.NumberColumns+", "+sums.HistogramColumns+" FROM usage_periods", &filter,
 		ByJob)
 	if err != nil {
 		return page, err
@@ -57,7 +58,7 @@ func (l *Ledger) Sizes(ctx context.Context, filter Filter, rules Prices) (page P
 		if chosen, err = l.dearestKinds(ctx, &filter, rules); err != nil {
 			return page, err
 		}
-		in(q, kindColumns, chosen.Rows, (*kindOfJob).names)
+		in(q, addup.KindColumns, chosen.Rows, (*kindOfJob).names)
 	} else {
 		sets, err := l.countSets(ctx, &filter)
 		if err != nil {
@@ -137,7 +138,7 @@ func (l *Ledger) countSets(ctx context.Context, filter *Filter) (sets int, err e
 
 // dearestKinds reads the kinds of a page: those with the largest cost or run time first.
 func (l *Ledger) dearestKinds(ctx context.Context, filter *Filter, rules Prices) (page Part[kindOfJob], err error) {
-	q, err := l.periods(ctx, "SELECT "+kindColumns+", "+sums.CostColumns(rules)+" FROM usage_periods", filter, ByJob)
+	q, err := l.periods(ctx, "SELECT "+addup.KindColumns+", "+sums.CostColumns(rules)+" FROM usage_periods", filter, ByJob)
 	if err != nil {
 		return page, err
 	}

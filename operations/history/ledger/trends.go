@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/operations/history/fold"
+	"github.com/harrier-ci/harrier/operations/history/ledger/addup"
 	"github.com/harrier-ci/harrier/operations/history/ledger/period"
 	"github.com/harrier-ci/harrier/operations/history/ledger/trends"
 	"github.com/harrier-ci/harrier/operations/history/rows"
@@ -46,7 +47,7 @@ func (by By) trendNames(g *trendGroup) []any {
 }
 
 // everySpan are the spans of what can be asked for.
-var everySpan = map[string]int64{rows.EveryDay: trendSpans[0], rows.EveryWeek: trendSpans[1]}
+var everySpan = map[string]int64{rows.EveryDay: addup.TrendSpans[0], rows.EveryWeek: addup.TrendSpans[1]}
 
 // trendQuery is a question about trends: whose jobs, and the property by which their rows are told apart.
 type trendQuery struct {
@@ -153,7 +154,7 @@ func (l *Ledger) Trends(ctx context.Context, by By, every string, filter Filter)
 	if err != nil {
 		return page, err
 	}
-	parts := period.Cover(filter.From, filter.To, trendSpans)
+	parts := period.Cover(filter.From, filter.To, addup.TrendSpans)
 	if known {
 		parts = []period.Part{touched(span, filter.From, filter.To)}
 	}
@@ -206,7 +207,7 @@ func (f foundTrends) sumsOf(group trendGroup, started int64) *trends.Sums {
 func (l *Ledger) readTrends(ctx context.Context, t *trendQuery, parts []period.Part, span int64, chosen []trendGroup) (
 	foundTrends, error,
 ) {
-	columns := trendNumbers + ", started"
+	columns := addup.TrendNumbers + ", started"
 	if t.by != "" {
 		columns += ", " + trendGroups[t.by]
 	}
@@ -218,11 +219,11 @@ func (l *Ledger) readTrends(ctx context.Context, t *trendQuery, parts []period.P
 	err := l.periodRows(ctx, q, func(row *sql.Rows) error {
 		var group trendGroup
 		var started int64
-		var of trendRow
-		if err := row.Scan(append(append(of.targets(), &started), t.by.trendNames(&group)...)...); err != nil {
+		var of addup.TrendRow
+		if err := row.Scan(append(append(of.Targets(), &started), t.by.trendNames(&group)...)...); err != nil {
 			return err
 		}
-		of.addTo(found.sumsOf(group, started-started%max(span, trendSpans[0])))
+		of.AddTo(found.sumsOf(group, started-started%max(span, addup.TrendSpans[0])))
 		return nil
 	})
 	if err != nil {
@@ -256,7 +257,7 @@ func (f foundTrends) trendsOf(t *trendQuery, of trendGroup, span int64, every st
 		return nil
 	}
 	slices.Sort(starts)
-	from, to := starts[0], starts[len(starts)-1]+max(span, trendSpans[0])
+	from, to := starts[0], starts[len(starts)-1]+max(span, addup.TrendSpans[0])
 	if !t.From.IsZero() {
 		from = t.From.Unix()
 	}
@@ -319,7 +320,7 @@ func (l *Ledger) Changes(ctx context.Context, filter Filter) ([]Change, error) {
 // compared reads the sums of the kinds with most jobs, by day.
 func (l *Ledger) compared(ctx context.Context, t *trendQuery, columns string, fields func(*trendGroup) []any, first, last int64,
 ) (map[trendGroup][]*trends.Sums, error) {
-	week := trendSpans[1]
+	week := addup.TrendSpans[1]
 	q := t.busy(columns+", SUM(jobs) AS size", week, first-first%week, last)
 	q.and("job_name <> ? AND value <> ?", fold.Others, fold.Others)
 	q.add(" GROUP BY "+columns+" HAVING SUM(jobs) >= ?", trends.FewestJobs)
@@ -327,11 +328,12 @@ func (l *Ledger) compared(ctx context.Context, t *trendQuery, columns string, fi
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs are to be compared: %w", err)
 	}
-	columnsOfDay := trendNumbers + ", started, " + columns
+	columnsOfDay := addup.TrendNumbers + ", started, " + columns
 	q = t.busy(columnsOfDay, period.Day, first, last)
 	in(q, columns, chosen.Rows, fields)
-	q.union("SELECT " + columnsOfDay + " FROM trend_periods")
-	condition, bounds := apart([]period.Part{{Span: period.Day, From: first, To: last}}, period.OfKinds)
+	q.add(" UNION ALL SELECT " + columnsOfDay + " FROM trend_periods")
+	q.joined = false // the second query has conditions of its own
+	condition, bounds := addup.Apart([]period.Part{{Span: period.Day, From: first, To: last}}, period.OfKinds)
 	q.and("property = ? AND "+condition, append([]any{t.property}, bounds...)...)
 	q.same(&t.Filter)
 	if t.Event != "" {
@@ -342,14 +344,14 @@ func (l *Ledger) compared(ctx context.Context, t *trendQuery, columns string, fi
 	err = l.periodRows(ctx, q, func(row *sql.Rows) error {
 		var group trendGroup
 		var started int64
-		var of trendRow
-		if err := row.Scan(append(append(of.targets(), &started), fields(&group)...)...); err != nil {
+		var of addup.TrendRow
+		if err := row.Scan(append(append(of.Targets(), &started), fields(&group)...)...); err != nil {
 			return err
 		}
 		if t.property == trends.OfSet { // sets are compared by waits alone, and jobs by all else
-			of.runs = ""
+			of.Runs = ""
 		} else {
-			of.waits = ""
+			of.Waits = ""
 		}
 		if found[group] == nil {
 			found[group] = make([]*trends.Sums, trends.DaysBefore+trends.DaysAfter)
@@ -358,7 +360,7 @@ func (l *Ledger) compared(ctx context.Context, t *trendQuery, columns string, fi
 		if *day == nil {
 			*day = &trends.Sums{}
 		}
-		of.addTo(*day)
+		of.AddTo(*day)
 		return nil
 	})
 	if err != nil {

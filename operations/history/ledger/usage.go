@@ -115,6 +115,12 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 			usage = append(usage, rest.Without(apart).Usage(*othersOf[by], &others))
 		}
 	}
+	sortUsage(usage, by)
+	return usage, nil
+}
+
+// sortUsage has the largest cost or run time first, and days in their order.
+func sortUsage(usage []Usage, by By) {
 	slices.SortStableFunc(usage, func(a, b Usage) int {
 		if by == ByDay {
 			return a.Day.Compare(b.Day)
@@ -122,7 +128,6 @@ func (l *Ledger) UsageBy(ctx context.Context, by By, filter Filter, prices Price
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.RunHours, a.RunHours),
 			cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
 	})
-	return usage, nil
 }
 
 // sums returns the sums of some groups, of all if chosen is nil, and of ByAll those of all jobs.

@@ -12,7 +12,11 @@ import (
 	"time"
 
 	"github.com/harrier-ci/harrier/operations/history/fold"
+	"github.com/harrier-ci/harrier/operations/history/ledger/addup"
 )
+
+// MaxSets is how many scale sets of a namespace are told apart, and sampled.
+const MaxSets = addup.MaxSets
 
 // A writer is a ledger that runs, or ran. Whoever wrote a row ends it: another ledger may see another cluster of the
 // same name, or nothing at all. GitHub's word about a job may come from anybody.
@@ -117,7 +121,7 @@ func (l *Ledger) Adopt(ctx context.Context, uids []string) error {
 // they are.
 func (l *Ledger) Gone(ctx context.Context, uids []string, now time.Time) error {
 	return l.transaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		stale := map[finish]bool{}
+		stale := map[addup.Finish]bool{}
 		for _, uid := range slices.Sorted(slices.Values(uids)) {
 			var of writer
 			var began int64
@@ -128,12 +132,12 @@ func (l *Ledger) Gone(ctx context.Context, uids []string, now time.Time) error {
 				continue
 			}
 			last := min(max(of.at, began), max(now.Unix(), began))
-			end := finish{at: last}
+			end := addup.Finish{At: last}
 			if err == nil {
 				err = tx.QueryRowContext(ctx, "UPDATE jobs SET finished = $1, ending = '"+EndingUnseen+"', "+
 					"result = CASE WHEN result = '' THEN '"+ResultUnknown+"' ELSE result END "+
 					"WHERE runner_uid = $2 AND finished IS NULL RETURNING cluster, namespace, set_name", last, uid).
-					Scan(&end.cluster, &end.namespace, &end.set)
+					Scan(&end.Cluster, &end.Namespace, &end.Set)
 			}
 			if errors.Is(err, sql.ErrNoRows) {
 				continue
@@ -143,7 +147,7 @@ func (l *Ledger) Gone(ctx context.Context, uids []string, now time.Time) error {
 			}
 			stale[end] = true
 		}
-		return markStale(ctx, tx, stale)
+		return addup.MarkStale(ctx, tx, stale)
 	})
 }
 
@@ -180,7 +184,7 @@ func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 		if err != nil {
 			return err
 		}
-		stale := map[finish]bool{}
+		stale := map[addup.Finish]bool{}
 		values := append(make([]any, len(jobColumns)), l.writer)
 		for i := range jobs {
 			if jobs[i].RunnerUID == "" || seconds(jobs[i].At) == nil {
@@ -197,46 +201,46 @@ func (l *Ledger) Put(ctx context.Context, jobs []Job) error {
 			for c := range jobColumns {
 				values[c] = value(jobColumns[c].field(&jobs[i]))
 			}
-			var of finish
+			var of addup.Finish
 			var finished sql.NullInt64
-			if err := statement.QueryRowContext(ctx, values...).Scan(&of.cluster, &of.namespace, &of.set,
+			if err := statement.QueryRowContext(ctx, values...).Scan(&of.Cluster, &of.Namespace, &of.Set,
 				&finished); err != nil {
 				return fmt.Errorf("write the job of runner %s/%s: %w", jobs[i].Namespace, jobs[i].Runner, err)
 			}
-			if of.at = finished.Int64; finished.Valid {
+			if of.At = finished.Int64; finished.Valid {
 				stale[of] = true
 			}
 		}
-		return markStale(ctx, tx, stale)
+		return addup.MarkStale(ctx, tx, stale)
 	})
 }
 
 // setOf returns the scale set of a job as the database has it.
-func setOf(job *Job) finish {
-	return finish{cluster: Clean(job.Cluster), namespace: Clean(job.Namespace), set: Clean(job.Set)}
+func setOf(job *Job) addup.Finish {
+	return addup.Finish{Cluster: Clean(job.Cluster), Namespace: Clean(job.Namespace), Set: Clean(job.Set)}
 }
 
 // registered returns the names that the jobs of scale sets count under: their own, or fold.Others for sets whose
 // namespace has had MaxSets others within the retention.
-func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[finish]string, error) {
-	latest := map[finish]int64{}
+func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[addup.Finish]string, error) {
+	latest := map[addup.Finish]int64{}
 	for i := range jobs {
 		set := setOf(&jobs[i])
 		latest[set] = max(latest[set], jobs[i].At.Unix())
 	}
-	names := map[finish]string{}
-	for _, set := range slices.SortedFunc(maps.Keys(latest), finish.compare) {
+	names := map[addup.Finish]string{}
+	for _, set := range slices.SortedFunc(maps.Keys(latest), addup.Finish.Compare) {
 		result, err := tx.ExecContext(ctx, "INSERT INTO scale_sets (cluster, namespace, set_name, at) "+
 			"SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT) WHERE "+
 			"(SELECT COUNT(*) FROM scale_sets WHERE cluster = $1 AND namespace = $2) < $5 "+
 			"OR EXISTS (SELECT 1 FROM scale_sets WHERE cluster = $1 AND namespace = $2 AND set_name = $3) "+
 			"ON CONFLICT (cluster, namespace, set_name) DO UPDATE SET "+
 			"at = CASE WHEN excluded.at > scale_sets.at THEN excluded.at ELSE scale_sets.at END",
-			set.cluster, set.namespace, set.set, latest[set], MaxSets)
+			set.Cluster, set.Namespace, set.Set, latest[set], MaxSets)
 		if err != nil {
 			return nil, fmt.Errorf("write which scale sets have jobs: %w", err)
 		}
-		names[set] = set.set
+		names[set] = set.Set
 		if rows, err := result.RowsAffected(); err != nil {
 			return nil, err
 		} else if rows == 0 {
@@ -248,7 +252,7 @@ func registered(ctx context.Context, tx *sql.Tx, jobs []Job) (map[finish]string,
 
 // weigh leaves out of a report the end of a runner that this ledger has seen go, if another one keeps the row. It
 // returns the end that the row has so far, if GitHub's word may take its place.
-func (l *Ledger) weigh(ctx context.Context, tx *sql.Tx, job *Job) (former finish, moved bool, err error) {
+func (l *Ledger) weigh(ctx context.Context, tx *sql.Tx, job *Job) (former addup.Finish, moved bool, err error) {
 	if job.Finished.IsZero() {
 		return former, false, nil
 	}
@@ -257,7 +261,7 @@ func (l *Ledger) weigh(ctx context.Context, tx *sql.Tx, job *Job) (former finish
 	err = tx.QueryRowContext(ctx, "SELECT "+writerColumns+
 		", jobs.cluster, jobs.namespace, jobs.set_name, jobs.finished"+withWriters+
 		" WHERE jobs.runner_uid = $1 AND (jobs.finished IS NULL OR jobs.ending <> '')", Clean(job.RunnerUID)).
-		Scan(append(of.fields(), &former.cluster, &former.namespace, &former.set, &ended)...)
+		Scan(append(of.fields(), &former.Cluster, &former.Namespace, &former.Set, &ended)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return former, false, nil
 	}
@@ -268,6 +272,6 @@ func (l *Ledger) weigh(ctx context.Context, tx *sql.Tx, job *Job) (former finish
 			job.Result = ""
 		}
 	}
-	former.at = ended.Int64
+	former.At = ended.Int64
 	return former, ended.Valid, err
 }

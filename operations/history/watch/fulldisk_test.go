@@ -3,7 +3,6 @@ package watch_test
 import (
 	"bytes"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,7 +94,7 @@ func fill(t *testing.T, path string) {
 	for err == nil {
 		_, err = file.Write(page)
 	}
-	if failed, ok := errors.AsType[*fs.PathError](err); !ok || failed.Err != syscall.ENOSPC {
+	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 }

@@ -80,23 +80,7 @@ func (s *Story) write(to io.Writer) {
 	} else {
 		line("Scale set", "%s/%s", s.Namespace, s.ScaleSet)
 	}
-	label := "Phases"
-	for i := range s.Phases {
-		phase := &s.Phases[i]
-		took := ""
-		if phase.Seconds > 0 {
-			took = "  after " + output.Duration(time.Duration(phase.Seconds)*time.Second)
-		}
-		line(label, "%s  %s%s", phase.At.Format(time.RFC3339), phase.Name, took)
-		label = ""
-	}
-	if s.WaitSeconds > 0 {
-		line("Waited", "%s in all%s", output.Duration(time.Duration(s.WaitSeconds)*time.Second), s.longest())
-	}
-	if s.Limit != nil {
-		line("Limit", "%s of that while the scale set was at its limit %s", output.Duration(time.Duration(s.Limit.Seconds)*
-			time.Second), s.Limit)
-	}
+	s.writeWait(line)
 	if s.Result != "" {
 		line("Result", "%s%s", s.Result, s.finished())
 	}
@@ -113,10 +97,31 @@ func (s *Story) write(to io.Writer) {
 	for _, step := range s.Next {
 		line("Next", "%s: %s", step.Who, step.Do)
 	}
-	label = "Events"
+	label := "Events"
 	for _, event := range s.Events {
 		line(label, "%s", event)
 		label = ""
+	}
+}
+
+// writeWait writes the phases of the job and its wait: a line for each that is known.
+func (s *Story) writeWait(line func(label, format string, values ...any)) {
+	label := "Phases"
+	for i := range s.Phases {
+		phase := &s.Phases[i]
+		took := ""
+		if phase.Seconds > 0 {
+			took = "  after " + output.Duration(time.Duration(phase.Seconds)*time.Second)
+		}
+		line(label, "%s  %s%s", phase.At.Format(time.RFC3339), phase.Name, took)
+		label = ""
+	}
+	if s.WaitSeconds > 0 {
+		line("Waited", "%s in all%s", output.Duration(time.Duration(s.WaitSeconds)*time.Second), s.longest())
+	}
+	if s.Limit != nil {
+		line("Limit", "%s of that while the scale set was at its limit %s", output.Duration(time.Duration(s.Limit.Seconds)*
+			time.Second), s.Limit)
 	}
 }
 

@@ -1,4 +1,4 @@
-package ledger
+package addup
 
 import (
 	"context"
@@ -10,41 +10,43 @@ import (
 	"github.com/harrier-ci/harrier/operations/history/ledger/trends"
 )
 
-// trendSpans are the spans of which there are trends: nobody asks for the four weeks. Hours are there to make days of.
-var trendSpans = period.Spans[1:3]
+// TrendSpans are the spans of which there are trends: nobody asks for the four weeks. Hours are there to make days of.
+var TrendSpans = period.Spans[1:3]
 
-// trendNumbers are the columns of a trendRow.
-const trendNumbers = "jobs, succeeded, failed, canceled, lost, run_times, wait_times"
+// TrendNumbers are the columns of a TrendRow.
+const TrendNumbers = "jobs, succeeded, failed, canceled, lost, run_times, wait_times"
 
-// trendRow has the columns of the sums of a period.
-type trendRow struct {
+// TrendRow has the columns of the sums of a period.
+type TrendRow struct {
 	trends.Sums
-	runs, waits string
+	Runs, Waits string
 }
 
-func (r *trendRow) targets() []any {
+// Targets are what a row with these columns is read into.
+func (r *TrendRow) Targets() []any {
 	var targets []any
 	for _, number := range r.Numbers() {
 		targets = append(targets, number)
 	}
-	return append(targets, &r.runs, &r.waits)
+	return append(targets, &r.Runs, &r.Waits)
 }
 
-func (r *trendRow) addTo(sums *trends.Sums) {
+// AddTo adds the row to sums.
+func (r *TrendRow) AddTo(sums *trends.Sums) {
 	sums.Merge(&r.Sums)
-	sums.Runs.Merge(r.runs)
-	sums.Waits.Merge(r.waits)
+	sums.Runs.Merge(r.Runs)
+	sums.Waits.Merge(r.Waits)
 }
 
 // writeTrends replaces the trends of a unit. If there were none, they are apart as its other sums are: a job that is told late
 // of an hour whose trends are gone is not in those of the day.
-func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds, apart bool) error {
+func writeTrends(ctx context.Context, tx *sql.Tx, u Unit, kinds *trends.Kinds, apart bool) error {
 	apart, err := remove(ctx, tx, "trend_periods", u, apart)
 	if err != nil {
 		return err
 	}
 	insert, err := tx.PrepareContext(ctx, "INSERT INTO trend_periods (position, property, repository, workflow, job_name, value, "+
-		unitColumns+", "+trendNumbers+", apart) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)")
+		UnitColumns+", "+TrendNumbers+", apart) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)")
 	if err != nil {
 		return err
 	}
@@ -66,8 +68,8 @@ func writeTrends(ctx context.Context, tx *sql.Tx, u unit, kinds *trends.Kinds, a
 
 // addUpTrends makes the trends of a day of those of its hours, or of a week of those of its days. Where some of these are
 // missing the trends stay as they are: hours go before days do, and before version 10 of the tables there were none.
-func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter, newest int64, most int) error {
-	if !slices.Contains(trendSpans, u.span) {
+func addUpTrends(ctx context.Context, tx *sql.Tx, u Unit, shorter, newest int64, most int) error {
+	if !slices.Contains(TrendSpans, u.Span) {
 		return nil
 	}
 	where, values := parts(u, shorter)
@@ -83,12 +85,12 @@ func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter, newest int64,
 	if have < want {
 		return nil
 	}
-	if u.span == period.Day {
+	if u.Span == period.Day {
 		if err := join(ctx, tx, "trend_periods", u, newest); err != nil {
 			return err
 		}
 	}
-	const all = "SELECT property, repository, workflow, job_name, value, " + trendNumbers + " FROM trend_periods"
+	const all = "SELECT property, repository, workflow, job_name, value, " + TrendNumbers + " FROM trend_periods"
 	found, err := tx.QueryContext(ctx, all+where+isJoined, values...)
 	if err != nil {
 		return err
@@ -97,12 +99,12 @@ func addUpTrends(ctx context.Context, tx *sql.Tx, u unit, shorter, newest int64,
 	kinds := trends.New(most)
 	for found.Next() {
 		var kind trends.Kind
-		var of trendRow
+		var of TrendRow
 		if err := found.Scan(append([]any{&kind.Property, &kind.Repository, &kind.Workflow, &kind.Name, &kind.Value},
-			of.targets()...)...); err != nil {
+			of.Targets()...)...); err != nil {
 			return err
 		}
-		of.addTo(kinds.Of(kind))
+		of.AddTo(kinds.Of(kind))
 	}
 	if err := found.Err(); err != nil {
 		return err
