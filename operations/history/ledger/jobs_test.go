@@ -53,7 +53,7 @@ func reports() (seen []ledger.Job) {
 	step(func() { job.Finished, job.Result, job.Ending = noon.Add(90*time.Second), "canceled", "" })
 	step(func() { job.PeakMemoryBytes, job.OOMKills = new(int64(5)), new(int64(0)) })
 	step(func() { job.Rerun = "Asked" })
-	step(func() { job.Rerun, job.Attempt = "Done", new(int64(2)) })
+	step(func() { job.Rerun, job.RerunAttempt = "Done", new(int64(2)) })
 	return seen
 }
 
