@@ -277,7 +277,8 @@ func (e effect) ends() (all []end) {
 	if !kubernetes || e.first {
 		all = append(all, tooMany)
 	}
-	if kubernetes && !strings.Contains(e.name, " create ") {
+	// An API server answers a deletion with a conflict only if another object has the name by now.
+	if kubernetes && !strings.Contains(e.name, " create ") && !strings.Contains(e.name, " delete ") {
 		all = append(all, conflict)
 	}
 	return all

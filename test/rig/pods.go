@@ -109,11 +109,16 @@ func (r *Rig) listenerRunner() fakenode.Runner {
 	}}
 }
 
-// checkRunner runs the check before the controller's chart is uninstalled.
-func (r *Rig) checkRunner() fakenode.Runner {
-	return fakenode.RunnerFunc(func(ctx context.Context, container *fakenode.Container) int {
-		return fakenode.Exec{Path: r.managerIn(container.Spec.Image)}.Run(ctx, container)
-	})
+// checkRun runs the check before the controller's chart is uninstalled, of the product in the pod's image.
+type checkRun struct {
+	fakenode.Exec
+	path func(image string) string
+}
+
+// Run runs the check.
+func (c checkRun) Run(ctx context.Context, container *fakenode.Container) int {
+	c.Path = c.path(container.Spec.Image)
+	return c.Exec.Run(ctx, container)
 }
 
 func (r *Rig) managerIn(image string) string { return r.productIn(image).Manager }

@@ -191,7 +191,7 @@ func (r *Rig) startNode() {
 	r.t.Helper()
 	runners := map[string]fakenode.Runner{
 		managerContainer:               r.managerRunner(),
-		uninstallCheckContainer:        r.checkRunner(),
+		uninstallCheckContainer:        checkRun{path: r.managerIn},
 		v1alpha1.ListenerContainerName: r.listenerRunner(),
 		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.RunRunner),
 	}
