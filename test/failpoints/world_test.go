@@ -234,8 +234,26 @@ func (w *world) runManagers(ctx context.Context) {
 	}
 }
 
-// runListener is the listener's container.
+// runListener is the listener's container. The node starts it again, but not that of ARC's listener: ARC's controller,
+// which nobody plays here, makes the pod again, and so its process starts again in the same one.
 func (w *world) runListener(ctx context.Context, c *fakenode.Container) int {
+	for {
+		code := w.listen(ctx, c)
+		if code == 0 || c.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+			return code
+		}
+		select {
+		case <-time.After(restartDelay):
+		case <-ctx.Done():
+			return code
+		case <-c.Killed():
+			return code
+		}
+	}
+}
+
+// listen runs one process of a listener.
+func (w *world) listen(ctx context.Context, c *fakenode.Container) int {
 	p := w.newProcess(ctx, "listener")
 	defer p.die()
 	killed := make(chan struct{})

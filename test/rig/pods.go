@@ -109,16 +109,9 @@ func (r *Rig) listenerRunner() fakenode.Runner {
 	}}
 }
 
-// checkRun runs the check before the controller's chart is uninstalled, of the product in the pod's image.
-type checkRun struct {
-	fakenode.Exec
-	path func(image string) string
-}
-
-// Run runs the check.
-func (c checkRun) Run(ctx context.Context, container *fakenode.Container) int {
-	c.Path = c.path(container.Spec.Image)
-	return c.Exec.Run(ctx, container)
+// checkRunner runs the check before the controller's chart is uninstalled.
+func (r *Rig) checkRunner() fakenode.Runner {
+	return programRun{pods: &r.checks, path: r.managerIn}
 }
 
 func (r *Rig) managerIn(image string) string { return r.productIn(image).Manager }

@@ -118,7 +118,7 @@ type Rig struct {
 	options             Options
 	tools               installation.Tools
 	managers, listeners podNames
-	ledgers             podNames
+	ledgers, checks     podNames
 	sets                map[string]int // idle runners by installed release
 	products            products
 }
@@ -191,7 +191,7 @@ func (r *Rig) startNode() {
 	r.t.Helper()
 	runners := map[string]fakenode.Runner{
 		managerContainer:               r.managerRunner(),
-		uninstallCheckContainer:        checkRun{path: r.managerIn},
+		uninstallCheckContainer:        r.checkRunner(),
 		v1alpha1.ListenerContainerName: r.listenerRunner(),
 		v1alpha1.RunnerContainerName:   fakenode.RunnerFunc(r.RunRunner),
 	}

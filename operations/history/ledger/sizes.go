@@ -117,12 +117,15 @@ func (l *Ledger) Sizes(ctx context.Context, filter Filter, rules Prices) (page P
 	for _, kind := range all.Largest(func(a, b *sums.Sums) int { return cost(a).Compare(cost(b)) }) {
 		add(&kind)
 	}
-	slices.SortFunc(page.Rows, func(a, b Size) int {
-		return cmp.Or(cmp.Compare(b.Saving, a.Saving), cmp.Compare(b.RunHours, a.RunHours),
-			cmp.Compare(a.Cluster+a.Namespace+a.Set, b.Cluster+b.Namespace+b.Set),
-			cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
-	})
+	slices.SortFunc(page.Rows, bySaving)
 	return page, nil
+}
+
+// bySaving has the largest saving first, then those that ran longest.
+func bySaving(a, b Size) int {
+	return cmp.Or(cmp.Compare(b.Saving, a.Saving), cmp.Compare(b.RunHours, a.RunHours),
+		cmp.Compare(a.Cluster+a.Namespace+a.Set, b.Cluster+b.Namespace+b.Set),
+		cmp.Compare(a.Repository+a.Workflow+a.Name, b.Repository+b.Workflow+b.Name))
 }
 
 // countSets counts the scale sets that a filter chooses.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/harrier-ci/harrier/apis/actions.github.com/v1alpha1"
 	"github.com/harrier-ci/harrier/internal/meaning"
+	"github.com/harrier-ci/harrier/internal/podtrial"
 	"github.com/harrier-ci/harrier/internal/volumeclaims"
 )
 
@@ -71,14 +72,11 @@ func (x *examination) resourceClaims(ctx context.Context) {
 			x.add(line)
 			continue
 		}
-		spec, _, _ := unstructured.NestedMap(template.Object, "spec", "spec")
-		claim := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-		claim.SetGroupVersionKind(template.GroupVersionKind().GroupVersion().WithKind("ResourceClaim"))
-		claim.SetNamespace(x.in)
-		claim.SetName("check")
+		claim := podtrial.ResourceClaim(template, x.in, "check")
+		classes := deviceClasses(claim)
 		line.Reason = ""
 		x.add(judged(line, x.cluster.Create(ctx, claim, client.DryRunAll)))
-		for _, class := range deviceClasses(spec) {
+		for _, class := range classes {
 			_, line := x.look(ctx, Line{Check: "claim", Object: "DeviceClass " + class, Reason: "DeviceClass",
 				Whose: meaning.Administrator.String()}, "DeviceClass", "", class)
 			x.add(line)
@@ -87,8 +85,8 @@ func (x *examination) resourceClaims(ctx context.Context) {
 }
 
 // deviceClasses returns the classes of the devices that a claim asks for.
-func deviceClasses(spec map[string]any) (classes []string) {
-	requests, _, _ := unstructured.NestedSlice(spec, "devices", "requests")
+func deviceClasses(claim *unstructured.Unstructured) (classes []string) {
+	requests, _, _ := unstructured.NestedSlice(claim.Object, "spec", "devices", "requests")
 	for _, entry := range requests {
 		request, _ := entry.(map[string]any)
 		for _, at := range [][]string{{"deviceClassName"}, {"exactly", "deviceClassName"}} {
